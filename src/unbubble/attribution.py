@@ -1,0 +1,1 @@
+"""The five classes of a step's time."""

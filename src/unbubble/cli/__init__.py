@@ -1,0 +1,85 @@
+"""The command line: one file a command, loaded when it is called.
+
+Exit status: 0 good · 1 it ran and failed · 2 the input is wrong · 3 a verdict found faults or a
+threshold was passed · 130 interrupted. Never a traceback (set UNBUBBLE_DEBUG=1 to see one).
+"""
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from unbubble.errors import UnbubbleError
+
+COMMANDS = {
+    "bubble": "closed forms of the bubble, instantly",
+}
+"""Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module only when the command is used or its help is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"unbubble.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="unbubble")
+def cli() -> None:
+    """Plan, run and explain pipeline-parallel training."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line and exit the process."""
+    sys.exit(invoke(args))
+
+
+def invoke(args: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status instead of leaving the process."""
+    try:
+        status = cli.main(args, prog_name="unbubble", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        where = f" (see {context.command_path} --help)" if context else ""
+        return _fail(f"{error.format_message()}{where}", 2)
+    except UnbubbleError as error:
+        return _fail(str(error), error.exit_status)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # whoever read our output has gone; leave quietly and keep the interpreter from complaining
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{name}{error.strerror or error}", 2)
+    except Exception as error:
+        if os.environ.get("UNBUBBLE_DEBUG"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {error}; please report it "
+            "(UNBUBBLE_DEBUG=1 shows where)",
+            1,
+        )
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"unbubble: {message}", err=True)
+    return status

@@ -1,0 +1,66 @@
+"""The registry of schedule families. A further family is one new file in this folder.
+
+Each file defines `FAMILY` (or `FAMILIES`), with its drawn timetable in the module's docstring.
+"""
+
+import re
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.families.family import Family
+from unbubble.schedule.order import Schedule
+
+__all__ = ["Family", "families", "family", "generate"]
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every family by its name, in alphabetical order."""
+    found: list[Family] = []
+    for module in iter_modules(__path__):
+        if module.name != "family":
+            loaded = import_module(f"{__name__}.{module.name}")
+            found += getattr(loaded, "FAMILIES", None) or [loaded.FAMILY]
+    return {f.name: f for f in sorted(found, key=lambda f: f.name)}
+
+
+def family(name: str) -> Family:
+    """A family by its name or one of its aliases; case and punctuation are ignored.
+
+    Raises InputError that names the nearest known names.
+    """
+    wanted = _key(name)
+    for entry in families().values():
+        if wanted in map(_key, (entry.name, *entry.aliases)):
+            return entry
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), families(), n=3, cutoff=0.4)
+    shown = ", ".join(near or families())
+    raise InputError(
+        f"no schedule is called {name!r}; {'did you mean' if near else 'known are'} {shown}"
+    )
+
+
+def generate(
+    name: str,
+    ranks: int,
+    microbatches: int,
+    virtual: int | None = None,
+    *,
+    costs: Costs | None = None,
+    **options: int,
+) -> Schedule:
+    """The schedule of a family for p ranks, m microbatches and v stages a rank.
+
+    `costs` guide the families that adapt to them (ZB-1p, ZB-2p, V-Half, …); others ignore them.
+    Raises InputError naming the rule and the nearest values that work.
+    """
+    return family(name).generate(ranks, microbatches, virtual, costs=costs, **options)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,1 @@
+"""The closed forms, each with its denominator, its assumptions and its source."""

@@ -1,0 +1,1 @@
+"""Plan: everything that a run needs to be repeated, and its file."""

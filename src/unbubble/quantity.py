@@ -1,0 +1,101 @@
+"""Quantities as people type them: times, sizes, rates and percentages, kept exact.
+
+1.5ms 200us 0.4s 12      times: seconds as a fraction, or a plain number in the caller's unit
+40GiB 80GB               sizes in bytes
+400GB/s 990TFLOP/s       rates
+5% 0.05                  fractions
+"""
+
+import re
+from fractions import Fraction
+
+from unbubble.errors import InputError
+
+_SECONDS = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "µs": Fraction(1, 10**6),
+    "μs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+_DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+_PREFIX = {**_DECIMAL, **_BINARY}
+_NUMBER = re.compile(
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*(.*)", re.DOTALL
+)
+
+
+def number(value: str | int | float | Fraction, what: str = "value") -> Fraction:
+    """An exact fraction from a plain number; a float means its shortest text."""
+    if isinstance(value, (int, Fraction)):
+        return Fraction(value)
+    amount, suffix = _split(str(value), what)
+    if suffix:
+        raise InputError(
+            f"{what}: {value!r} has the unit {suffix!r} where a plain number is needed"
+        )
+    return amount
+
+
+def time(text: str | int | float | Fraction, what: str = "time") -> tuple[Fraction, bool]:
+    """A time of at least 0: the amount, and whether it carried a unit (then it is in seconds)."""
+    if isinstance(text, (int, Fraction)):
+        amount, suffix = Fraction(text), ""
+    else:
+        amount, suffix = _split(str(text), what)
+    if amount < 0:
+        raise InputError(f"{what}: {text} is negative; a time is at least 0")
+    if not suffix:
+        return amount, False
+    if suffix not in _SECONDS:
+        raise InputError(
+            f"{what}: unknown unit {suffix!r} in {text!r}; use ns, us, ms, s, min or h"
+        )
+    return amount * _SECONDS[suffix], True
+
+
+def size(text: str | int, what: str = "size") -> int:
+    """A size in bytes, rounded to whole bytes: 40GiB, 80GB, 1024."""
+    amount = _scaled(str(text), "B", what, "40GiB or 80GB", bare=True)
+    if amount < 0:
+        raise InputError(f"{what}: {text} is negative; a size is at least 0")
+    return round(amount)
+
+
+def rate(text: str, per_second_of: str, what: str = "rate") -> Fraction:
+    """A rate above 0 in `per_second_of` (\"B\" or \"FLOP\") per second: 400GB/s, 990TFLOP/s."""
+    amount = _scaled(str(text), f"{per_second_of}/s", what, f"400G{per_second_of}/s", bare=False)
+    if amount <= 0:
+        raise InputError(f"{what}: {text} must be above 0")
+    return amount
+
+
+def fraction(text: str | float, what: str = "fraction") -> Fraction:
+    """A fraction: 5% or 0.05."""
+    amount, suffix = _split(str(text), what)
+    if suffix == "%":
+        return amount / 100
+    if suffix:
+        raise InputError(f"{what}: {text!r} is not a fraction; write 5% or 0.05")
+    return amount
+
+
+def _split(text: str, what: str) -> tuple[Fraction, str]:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        raise InputError(f"{what}: {shown!r} is not a finite number, or not one followed by a unit")
+    return Fraction(match[1]), match[2].strip()
+
+
+def _scaled(text: str, base: str, what: str, example: str, *, bare: bool) -> Fraction:
+    amount, suffix = _split(text, what)
+    if bare and not suffix:
+        return amount
+    if suffix.endswith(base) and (prefix := suffix.removesuffix(base)) in _PREFIX:
+        return amount * _PREFIX[prefix]
+    raise InputError(f"{what}: unknown unit in {text!r}; write it as {example}")

@@ -1,0 +1,1 @@
+"""Reports: text, SVG, Chrome trace and HTML from a Timeline."""

@@ -1,0 +1,1 @@
+"""The engine: profile, run, record and verify on torch.distributed.pipelining."""

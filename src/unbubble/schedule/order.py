@@ -1,0 +1,135 @@
+"""Schedule: for every rank the order of its actions, and which rank holds which stage."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from unbubble.action import (
+    JOINED,
+    KIND_MASK,
+    MICROBATCH_SHIFT,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    Action,
+    Kind,
+    overlap,
+    unpack,
+)
+from unbubble.errors import InputError
+from unbubble.schedule.placement import Placement, infer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Schedule:
+    """Plain data: `codes[r]` is rank r's order, one code an action (two for an overlapped pair).
+
+    A schedule is *compute-only* (F, B, I, W, overlapped pairs) or holds the sends and receives as
+    well (`with_comms`). `flush` is False for PipeDream's pipelines that never drain.
+
+        Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
+    """
+
+    codes: tuple["array[int]", ...]
+    placement: Placement
+    name: str = ""
+    flush: bool = True
+    microbatches: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.codes) != self.placement.ranks:
+            raise InputError(
+                f"the schedule has {len(self.codes)} rows but its stages are placed on "
+                f"{self.placement.ranks} ranks"
+            )
+        # the code's highest bits are the microbatch plus one
+        highest = max((max(row, default=0) for row in self.codes), default=0)
+        object.__setattr__(self, "microbatches", highest >> MICROBATCH_SHIFT)
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Iterable[Action | str]],
+        placement: Placement | None = None,
+        *,
+        name: str = "",
+        flush: bool = True,
+    ) -> "Schedule":
+        """From rows of actions or their texts; the placement is inferred if not given."""
+        from unbubble.action import parse
+
+        codes = []
+        for row in rows:
+            order = array("q")
+            for item in row:
+                order.extend((parse(item) if isinstance(item, str) else item).codes)
+            codes.append(order)
+        return cls.of_codes(codes, placement, name=name, flush=flush)
+
+    @classmethod
+    def of_codes(
+        cls,
+        rows: Sequence["array[int]"],
+        placement: Placement | None = None,
+        *,
+        name: str = "",
+        flush: bool = True,
+    ) -> "Schedule":
+        """From rows of codes (see `unbubble.action`)."""
+        if placement is None:
+            placement = infer([{code >> STAGE_SHIFT & STAGE_MASK for code in row} for row in rows])
+        return cls(codes=tuple(rows), placement=placement, name=name, flush=flush)
+
+    @property
+    def ranks(self) -> int:
+        return self.placement.ranks
+
+    @property
+    def num_stages(self) -> int:
+        """Stages of one copy of the model."""
+        return self.placement.num_stages
+
+    @property
+    def with_comms(self) -> bool:
+        """Whether sends and receives are actions of their own."""
+        transfers = range(Kind.SEND_F, Kind.RECV_B + 1)
+        return any(code & KIND_MASK in transfers for row in self.codes for code in row)
+
+    @property
+    def splits_backward(self) -> bool:
+        """Whether any backward is split into I and W."""
+        halves = (Kind.I, Kind.W)
+        return any(code & KIND_MASK in halves for row in self.codes for code in row)
+
+    def actions(self, rank: int) -> Iterator[Action]:
+        """A rank's order as readable actions."""
+        forward: Action | None = None
+        for code in self.codes[rank]:
+            action = unpack(code)
+            if code & JOINED:
+                forward = action
+            elif forward is not None:
+                yield overlap(forward, action)
+                forward = None
+            else:
+                yield action
+
+    def __len__(self) -> int:
+        """Number of actions over all ranks, an overlapped pair counting as two."""
+        return sum(map(len, self.codes))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return (self.codes, self.placement, self.flush) == (
+            other.codes,
+            other.placement,
+            other.flush,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # mutable buffers
+
+    def __repr__(self) -> str:
+        return (
+            f"<Schedule {self.name or 'custom'}: {self.ranks} ranks, {len(self.placement.rank_of)} "
+            f"stages, {self.microbatches} microbatches, {len(self)} actions>"
+        )

@@ -1,0 +1,7 @@
+"""The one simulator: a schedule and its costs become a Timeline."""
+
+from unbubble.simulate.program import Deadlock
+from unbubble.simulate.simulation import simulate
+from unbubble.simulate.timeline import Event, Timeline, Transfer
+
+__all__ = ["Deadlock", "Event", "Timeline", "Transfer", "simulate"]

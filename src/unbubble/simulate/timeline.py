@@ -1,0 +1,139 @@
+"""Timeline: start and end of every action on every rank, simulated or measured.
+
+A prediction and a measurement are the same type, so every question is asked once.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, unpack
+from unbubble.schedule.order import Schedule
+
+
+class Event(NamedTuple):
+    """One action as it happened; times in ticks."""
+
+    action: Action
+    start: int
+    end: int
+
+
+class Transfer(NamedTuple):
+    """One tensor's way from the end of posting to arrival; `action` is the send."""
+
+    action: Action
+    source: int
+    destination: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timeline:
+    """`starts[r][i]` and `ends[r][i]` belong to `schedule.codes[r][i]`, in ticks.
+
+    Both codes of an overlapped pair carry the pair's start and end. `communication` and `overhead`,
+    where known, are the parts of each duration that are not kernels at work. `begin` and `finish`
+    bound the step, its tail included. A measured action's start is after the wait for its input.
+    """
+
+    schedule: Schedule
+    starts: tuple["array[int]", ...]
+    ends: tuple["array[int]", ...]
+    begin: int
+    finish: int
+    communication: tuple["array[int]", ...] | None = None
+    overhead: tuple["array[int]", ...] | None = None
+    transfers: tuple[Transfer, ...] = ()
+    unit: str = ""
+    ticks_per_unit: int = 1
+    measured: bool = False
+
+    @property
+    def ranks(self) -> int:
+        return self.schedule.ranks
+
+    def events(self, rank: int) -> Iterator[Event]:
+        """A rank's actions in order, an overlapped pair as one."""
+        forward: Action | None = None
+        rows = zip(self.schedule.codes[rank], self.starts[rank], self.ends[rank], strict=True)
+        for code, start, end in rows:
+            action = unpack(code)
+            if code & JOINED:
+                forward = action
+                continue
+            if forward is not None:
+                action, forward = overlap(forward, action), None
+            yield Event(action, start, end)
+
+    @cached_property
+    def work(self) -> tuple[int, ...]:
+        """Ticks of F, B, I, W and overlapped pairs on each rank."""
+        totals = []
+        for codes, starts, ends in zip(self.schedule.codes, self.starts, self.ends, strict=True):
+            total = 0
+            for code, start, end in zip(codes, starts, ends, strict=True):
+                if code & (KIND_MASK & ~3) == 0 and not code & JOINED:
+                    total += end - start
+            totals.append(total)
+        return tuple(totals)
+
+    @cached_property
+    def makespan(self) -> int:
+        """Last end − first start over all ranks, in ticks (the tail not included)."""
+        return max(r[-1] for r in self.ends if r) - min(r[0] for r in self.starts if r)
+
+    @cached_property
+    def span(self) -> int:
+        """The longest (last end − first start) of any single rank, in ticks."""
+        return max(e[-1] - s[0] for s, e in zip(self.starts, self.ends, strict=True) if s)
+
+    @property
+    def idle(self) -> tuple[int, ...]:
+        """Makespan − work of each rank, in ticks."""
+        return tuple(self.makespan - work for work in self.work)
+
+    @property
+    def bubble_fraction(self) -> Fraction:
+        """Idle / (ranks × makespan)."""
+        return (
+            Fraction(sum(self.idle), self.ranks * self.makespan) if self.makespan else Fraction(0)
+        )
+
+    @property
+    def bubble_overhead(self) -> Fraction:
+        """Idle / total work."""
+        return Fraction(sum(self.idle), sum(self.work)) if sum(self.work) else Fraction(0)
+
+    @property
+    def utilization(self) -> Fraction:
+        return 1 - self.bubble_fraction
+
+    @property
+    def bubble_fraction_span(self) -> Fraction:
+        """1 − (work of the busiest rank) / span."""
+        return 1 - Fraction(max(self.work), self.span) if self.span else Fraction(0)
+
+    def in_unit(self, ticks: int | Fraction) -> float:
+        """Ticks as a float in the unit of the costs."""
+        return float(Fraction(ticks) / self.ticks_per_unit)
+
+    def __repr__(self) -> str:
+        kind = "measured" if self.measured else "simulated"
+        return (
+            f"<Timeline {kind}: {self.schedule.name or 'custom'}, {self.ranks} ranks, makespan "
+            f"{self.in_unit(self.makespan):g} {self.unit}".rstrip()
+            + f", bubble {float(self.bubble_fraction):.1%}>"
+        )
+
+
+def is_compute(code: int) -> bool:
+    """Whether a code is F, B, I or W (the kernel's kinds 0 to 3)."""
+    return code & (KIND_MASK & ~3) == 0
+
+
+assert (Kind.F, Kind.B, Kind.I, Kind.W) == (0, 1, 2, 3)

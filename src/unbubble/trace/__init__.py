@@ -1,0 +1,1 @@
+"""Traces of all formats, read into a Timeline."""

@@ -1,0 +1,20 @@
+"""The public names, and what importing them must not load."""
+
+import subprocess
+import sys
+
+import unbubble
+
+
+def test_all_is_exactly_what_can_be_imported():
+    assert list(unbubble.__all__) == sorted(unbubble._HOME)
+    for name in unbubble.__all__:
+        assert getattr(unbubble, name) is not None
+
+
+def test_import_loads_nothing_heavy():
+    code = (
+        "import unbubble, sys; "
+        "print([m for m in ('torch', 'numpy', 'ortools', 'rich', 'click') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
