@@ -5,11 +5,11 @@ from array import array
 from fractions import Fraction
 
 import pytest
-
 from tests.drawings import cells, grids
+
 from unbubble.costs import Costs
 from unbubble.errors import InputError
-from unbubble.families import gpipe, generate
+from unbubble.families import generate, gpipe
 from unbubble.report import text
 from unbubble.report.text import draw, render
 from unbubble.schedule import Schedule

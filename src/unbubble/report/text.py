@@ -270,8 +270,9 @@ def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
 
 def _summary(timeline: Timeline) -> list[str]:
     unit = f" {timeline.unit}" if timeline.unit else ""
+    kind = "measured" if timeline.measured else "simulated"
     return [
-        f"{timeline.schedule.name or 'custom'} ({'measured' if timeline.measured else 'simulated'})",
+        f"{timeline.schedule.name or 'custom'} ({kind})",
         f"makespan {timeline.in_unit(timeline.makespan):g}{unit}",
         f"span {timeline.in_unit(timeline.span):g}{unit}",
         f"bubble {float(timeline.bubble_fraction):.1%} of ranks × makespan",
