@@ -166,8 +166,8 @@ def _compute(timeline: Timeline, rank: int) -> Iterator[tuple[int, int, str, Kin
 def _blocks(timeline: Timeline, rank: int, begin: int, step: int, scale: int) -> list[Block]:
     """Blocks at exactly `scale` columns for each `step` of time."""
     return [
-        Block((start - begin) // step * scale, (end - begin) // step * scale, *rest)
-        for start, end, *rest in _compute(timeline, rank)
+        Block((start - begin) // step * scale, (end - begin) // step * scale, text, kind, chunk)
+        for start, end, text, kind, chunk in _compute(timeline, rank)
     ]
 
 
