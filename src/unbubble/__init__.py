@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unbubble.action import Action, Kind
+    from unbubble.attribution import Attribution, attribute
     from unbubble.costs import Costs, Duration, Edge, StageCosts
     from unbubble.errors import InputError, RunError, UnbubbleError
     from unbubble.schedule import Placement, Schedule, format_csv, parse_csv
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Action": "action",
+    "Attribution": "attribution",
     "Costs": "costs",
     "Deadlock": "simulate",
     "Duration": "costs",
@@ -29,6 +31,7 @@ _HOME = {
     "StageCosts": "costs",
     "Timeline": "simulate",
     "UnbubbleError": "errors",
+    "attribute": "attribution",
     "format_csv": "schedule",
     "parse_csv": "schedule",
     "simulate": "simulate",
@@ -36,6 +39,7 @@ _HOME = {
 
 __all__ = [
     "Action",
+    "Attribution",
     "Costs",
     "Deadlock",
     "Duration",
@@ -48,6 +52,7 @@ __all__ = [
     "StageCosts",
     "Timeline",
     "UnbubbleError",
+    "attribute",
     "format_csv",
     "parse_csv",
     "simulate",

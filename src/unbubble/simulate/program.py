@@ -141,16 +141,28 @@ class Program:
         )
 
 
-def time_tables(schedule: Schedule, costs: Costs) -> tuple["array[int]", "array[int]"]:
-    """Ticks by kind and placed stage (−1: unknown), and of overlapped pairs by forward stage."""
+def time_tables(
+    schedule: Schedule, costs: Costs, part: str = "total"
+) -> tuple["array[int]", "array[int]"]:
+    """Ticks by kind and placed stage (−1: unknown), and of overlapped pairs by forward stage.
+
+    `part`: "total", or what of it is "communication", "overhead" or "recompute" (its kernels).
+    """
     rank_of, base = schedule.placement.rank_of, costs.num_stages
+    around = costs.action_overhead if part in ("total", "overhead") else 0
 
     def ticks(duration: Duration | None, stage: int) -> int:
         if duration is None:
             return -1
         factor = costs.speed.get(rank_of[stage])
-        total = duration.total if factor is None else round(duration.total * factor)
-        return total + costs.action_overhead
+        time: int = getattr(duration, "compute" if part == "recompute" else part)
+        return (time if factor is None else round(time * factor)) + around
+
+    def of(kind: Kind, stage: int) -> Duration | None:
+        stage_costs = costs.stages[stage % base]
+        if part != "recompute":
+            return stage_costs.of(kind)
+        return stage_costs.recompute if kind in (Kind.B, Kind.I) else Duration()
 
     stages = range(len(rank_of))
     host = {
@@ -162,10 +174,15 @@ def time_tables(schedule: Schedule, costs: Costs) -> tuple["array[int]", "array[
     rows: list[Sequence[int]] = []
     for kind in Kind:
         if kind in (Kind.F, Kind.B, Kind.I, Kind.W):
-            rows.append([ticks(costs.stages[s % base].of(kind), s) for s in stages])
-        else:
+            rows.append([ticks(of(kind, s), s) for s in stages])
+        elif part == "total":
             rows.append([host.get(kind, 0)] * len(stages))
-    pairs = [ticks(costs.stages[s % base].overlapped, s) for s in stages]
+        else:
+            rows.append([0] * len(stages))
+    if part == "recompute":  # a pair's own time includes it, unknown how much
+        pairs = [-1] * len(stages)
+    else:
+        pairs = [ticks(costs.stages[s % base].overlapped, s) for s in stages]
     return array("q", chain.from_iterable(rows)), array("q", pairs)
 
 

@@ -13,12 +13,12 @@
 from array import array
 from collections.abc import Sequence
 
-from unbubble.action import JOINED, KIND_MASK, Kind
+from unbubble.action import JOINED, KIND_MASK, Action, Kind, unpack
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
-from unbubble.simulate.program import Program
-from unbubble.simulate.timeline import Timeline
+from unbubble.simulate.program import Program, time_tables
+from unbubble.simulate.timeline import Timeline, Transfer
 
 
 def simulate(
@@ -97,13 +97,66 @@ def timeline_of(program: Program, node_ends: "array[int]") -> Timeline:
         starts.append(start)
         ends.append(end)
     finish = max(row[-1] for row in ends if row)
+    communication, overhead, recompute = _parts(program)
     return Timeline(
         schedule=schedule,
         starts=tuple(starts),
         ends=tuple(ends),
         begin=min(row[0] for row in starts if row),
         finish=finish,
-        transfers=(),
+        communication=communication,
+        overhead=overhead,
+        recompute=recompute,
+        transfers=_transfers(program, node_ends),
         unit=costs.unit,
         ticks_per_unit=costs.ticks_per_unit,
     )
+
+
+def _parts(program: Program) -> list[tuple["array[int]", ...] | None]:
+    """Communication, overhead and recompute inside every action; None where there is none."""
+    schedule, costs = program.schedule, program.costs
+    found: list[tuple[array[int], ...] | None] = []
+    for part in ("communication", "overhead", "recompute"):
+        times, pair_times = time_tables(schedule, costs, part)
+        if not any(time > 0 for time in (*times, *pair_times)):
+            found.append(None)
+            continue
+        stages = len(schedule.placement.rank_of)
+        rows = []
+        for codes in schedule.codes:
+            row, joined, first = array("q"), -1, 0
+            for code in codes:
+                kind, stage, *_ = unpack(code)
+                time = max(times[kind * stages + stage], 0)
+                if code & JOINED:
+                    joined, first, time = stage, time, 0
+                elif joined >= 0:
+                    time = first + time if pair_times[joined] < 0 else pair_times[joined]
+                    joined = -1
+                row.append(time)
+            rows.append(row)
+        found.append(tuple(rows))
+    return found
+
+
+def _transfers(program: Program, node_ends: "array[int]") -> tuple[Transfer, ...]:
+    """Every tensor's way between two ranks, in the order in which the consumers need them."""
+    rank_of = program.schedule.placement.rank_of
+    found = []
+    flat = (code for row in program.schedule.codes for code in row)
+    for index, code in enumerate(flat):
+        node = program.node_of[index]
+        need = program.needs[node]
+        kind, stage, microbatch, _ = unpack(code)
+        other = stage - 1 if kind is Kind.F else stage + 1
+        if kind > Kind.I or need < 0 or other >= len(rank_of) or rank_of[other] == rank_of[stage]:
+            continue
+        ready = node_ends[need]
+        if program.comms:
+            ready = max(ready, node_ends[program.needs[node - 1]])
+        send = Action(Kind.SEND_F if kind is Kind.F else Kind.SEND_B, other, microbatch)
+        found.append(
+            Transfer(send, rank_of[other], rank_of[stage], ready, ready + program.lag[node])
+        )
+    return tuple(found)

@@ -36,9 +36,11 @@ class Transfer(NamedTuple):
 class Timeline:
     """`starts[r][i]` and `ends[r][i]` belong to `schedule.codes[r][i]`, in ticks.
 
-    Both codes of an overlapped pair carry the pair's start and end. `communication` and `overhead`,
-    where known, are the parts of each duration that are not kernels at work. `begin` and `finish`
-    bound the step, its tail included. A measured action's start is after the wait for its input.
+    Both codes of an overlapped pair carry the pair's start and end, its parts stand at the second.
+    `communication` and `overhead`, where known, are the parts of each duration that are not kernels
+    at work, `recompute` the part of the kernels' time that repeats the forward. `begin` and
+    `finish` bound the step, its tail included. A measured action's start is after the wait for its
+    input.
     """
 
     schedule: Schedule
@@ -48,6 +50,7 @@ class Timeline:
     finish: int
     communication: tuple["array[int]", ...] | None = None
     overhead: tuple["array[int]", ...] | None = None
+    recompute: tuple["array[int]", ...] | None = None
     transfers: tuple[Transfer, ...] = ()
     unit: str = ""
     ticks_per_unit: int = 1

@@ -1,0 +1,98 @@
+"""The five classes: they add up exactly, and each cause lands in its own class."""
+
+from array import array
+from fractions import Fraction
+
+import pytest
+
+from unbubble.attribution import attribute
+from unbubble.costs import Costs, Duration, Edge, StageCosts
+from unbubble.families import generate
+from unbubble.schedule import Schedule
+from unbubble.simulate import Timeline, simulate
+
+
+def stage(forward, backward, **more):
+    return StageCosts(forward=Duration(*forward), backward=Duration(*backward), **more)
+
+
+def classes(attribution):
+    for row in attribution.ranks:
+        assert sum(row[1:7]) == row.total
+        yield row
+
+
+def test_equal_stages_have_nothing_but_a_bubble():
+    order = generate("gpipe", 4, 8)
+    timeline = simulate(order, Costs.uniform(order.placement, forward=10, backward=20))
+    attribution = attribute(timeline)
+    assert attribution.gains == (0, 0, 0, 0)
+    for row in classes(attribution):
+        assert (row.compute, row.bubble) == (240, 90)  # (p−1)(F+B)
+        assert row.imbalance_static == row.imbalance_jitter == 0
+
+
+def test_a_slow_stage_is_static_imbalance_and_its_rank_waits_less():
+    order = generate("gpipe", 4, 8)
+    costs = Costs.uniform(order.placement, forward=[10, 10, 18, 10], backward=20)
+    attribution = attribute(simulate(order, costs))
+    assert attribution.gains.imbalance_static > 0
+    assert attribution.gains[1:] == (0, 0, 0)
+    rows = list(classes(attribution))
+    assert rows[2].imbalance_static < 0 < rows[0].imbalance_static
+
+
+def test_late_actions_are_jitter():
+    order = generate("gpipe", 2, 4)
+    costs = Costs.uniform(order.placement, forward=10, backward=20)
+    durations = [array("q", [10] * 4 + [20] * 4), array("q", [10] * 4 + [20] * 4)]
+    durations[0][0] += 7  # the first forward below, the last forward above: one after the other
+    durations[1][3] += 7
+    attribution = attribute(simulate(order, costs, durations=durations))
+    assert attribution.ladder[2:] == (164,) * 3
+    assert attribution.gains.imbalance_static == 0
+    assert attribution.gains.imbalance_jitter == 164 - Fraction(11 * 4 + 3, 4) * 5 - 80 - 20
+    assert all(row.compute == 127 for row in classes(attribution))
+
+
+def test_transfers_and_parts_land_in_their_classes():
+    order = generate("gpipe", 3, 4)
+    costs = Costs(
+        stages=(stage((8, 2, 1), (20, 3, 1), recompute=Duration(5)),) * 3, edge=Edge(latency=4)
+    )
+    timeline = simulate(order, costs)
+    attribution = attribute(timeline)
+    assert len(timeline.transfers) == 16
+    for row in classes(attribution):
+        assert row.compute == 4 * (8 + 20 + 5)
+        assert row.recompute == 20
+        assert row.communication == (3 + 4 - 1) * 5 + 4 * 4  # the longest path's parts and hops
+        assert row.overhead == 6 * 2
+
+
+def test_a_measured_timeline_puts_what_nothing_explains_into_overhead():
+    order = Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
+    timeline = Timeline(
+        schedule=order,
+        starts=(array("q", [100, 180]), array("q", [125, 150])),
+        ends=(array("q", [120, 200]), array("q", [145, 170])),
+        begin=98,
+        finish=210,
+        measured=True,
+    )
+    attribution = attribute(timeline)
+    assert attribution.ladder == (80, 80, 80, 80, 112)
+    for row in classes(attribution):
+        assert (row.compute, row.bubble, row.overhead, row.total) == (40, 40, 32, 112)
+
+
+@pytest.mark.parametrize("microbatches", [1, 3, 7])
+def test_means_that_are_no_whole_ticks_stay_exact(microbatches):
+    order = generate("gpipe", 3, microbatches)
+    costs = Costs.uniform(order.placement, forward=[7, 11, 13], backward=[3, 5, 1])
+    durations = [
+        array("q", [1 + (7 * r + 5 * i) % 11 for i in range(2 * microbatches)]) for r in range(3)
+    ]
+    attribution = attribute(simulate(order, costs, durations=durations))
+    assert [row.compute for row in classes(attribution)] == [sum(d) for d in durations]
+    assert attribution.ladder.ideal >= Fraction(sum(map(sum, durations)), 3)
