@@ -271,9 +271,8 @@ def _wire_times(timeline: Timeline) -> dict[int, int]:
     times = {}
     for transfer in timeline.transfers:
         send = transfer.action
-        kinds, stage = ((Kind.F,), send.stage + 1)
-        if send.kind is Kind.SEND_B:
-            kinds, stage = ((Kind.B, Kind.I), send.stage - 1)
-        for kind in kinds:
-            times[pack(kind, stage, send.microbatch)] = transfer.end - transfer.start
+        up = send.kind is Kind.SEND_F
+        for kind in (Kind.F,) if up else (Kind.B, Kind.I):
+            consumer = pack(kind, send.stage + (1 if up else -1), send.microbatch)
+            times[consumer] = transfer.end - transfer.start
     return times
