@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from unbubble.errors import InputError
 
-_SECONDS = {
+SECONDS = {
     "ns": Fraction(1, 10**9),
     "us": Fraction(1, 10**6),
     "µs": Fraction(1, 10**6),
@@ -51,11 +51,11 @@ def time(text: str | int | float | Fraction, what: str = "time") -> tuple[Fracti
         raise InputError(f"{what}: {text} is negative; a time is at least 0")
     if not suffix:
         return amount, False
-    if suffix not in _SECONDS:
+    if suffix not in SECONDS:
         raise InputError(
             f"{what}: unknown unit {suffix!r} in {text!r}; use ns, us, ms, s, min or h"
         )
-    return amount * _SECONDS[suffix], True
+    return amount * SECONDS[suffix], True
 
 
 def size(text: str | int, what: str = "size") -> int:

@@ -1,0 +1,74 @@
+"""Files: read whole with one-sentence errors, written beside and renamed, never half-written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
+
+from unbubble.errors import InputError
+
+MAX_TEXT_BYTES = 1 << 28
+"""Larger plan, costs and schedule files are a mistake (a device, a trace), not an input."""
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """The text of a file; `what` says in a few words what it should hold, for the messages.
+
+    Raises InputError where the file is missing, unreadable, too large or not UTF-8.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {what} was expected there") from None
+    except ValueError as error:  # a path with a null byte
+        raise InputError(f"{str(path)!r} is not a path: {error}") from None
+    if len(data) > MAX_TEXT_BYTES:
+        raise InputError(f"{path}: larger than {MAX_TEXT_BYTES >> 20} MiB, so not {what}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, so not {what}") from None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, all of it or nothing."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[IO[Any]]:
+    """A binary file beside `path` that takes its place when the block ends without an error.
+
+    What is not a regular file (a pipe, /dev/stdout) is written directly. Raises OSError where the
+    folder cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as direct:
+            yield direct
+        return
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    try:
+        beside = NamedTemporaryFile(  # noqa: SIM115  # closed below, before the rename
+            dir=target.parent, prefix=f".{target.name[:80]}.", delete=False
+        )
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with beside:
+            yield beside
+        os.chmod(beside.name, mode)
+        os.replace(beside.name, target)
+    except BaseException:
+        os.unlink(beside.name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

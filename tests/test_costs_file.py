@@ -1,0 +1,222 @@
+"""The costs file: exact, reversible, and refused in one sentence where it is wrong."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbubble.costs import CHANNELS, Costs, Duration, Edge, StageCosts, Tail
+from unbubble.costs_file import dump_costs, format_costs, load_costs, parse_costs
+from unbubble.errors import InputError
+
+EXAMPLE = """
+unit = "ms"
+send_host = 0.2
+overlap = false
+
+[edges]
+latency = "20us"
+bandwidth = "25GB/s"
+
+[[layers]]
+name = "embedding"
+forward = {compute = 2.1, communication = 0.3, overhead = 0.1}
+backward_input = 0.1
+backward_weight = "3ms"
+output_bytes = "4MiB"
+spread = {forward = 0.01}
+
+[[layers]]
+forward = 1
+backward = 2.000001
+
+[tail]
+optimizer = 7
+overlap_reduce = true
+
+[speed]
+1 = 1.25
+"""
+
+
+def test_times_in_seconds_become_nanoseconds():
+    costs = parse_costs(EXAMPLE)
+    assert (costs.unit, costs.ticks_per_unit) == ("s", 10**9)
+    first, second = costs.stages
+    assert first.name == "embedding"
+    assert first.forward == Duration(2_100_000, 300_000, 100_000)
+    assert first.backward_weight == Duration(3_000_000)
+    assert second.backward == Duration(2_000_001)
+    assert second.backward_input is None
+    assert costs.edge == Edge(20_000, Fraction(1, 25))
+    assert costs.edge.transfer(first.output_bytes) == 20_000 + round(4 * 2**20 / 25)
+    assert costs.send_host == 200_000
+    assert costs.tail == Tail(optimizer=7_000_000, overlap_reduce=True)
+    assert costs.speed == {1: Fraction(5, 4)}
+    assert not costs.overlap
+
+
+def test_times_in_a_unit_of_the_callers_own_are_exact():
+    costs = parse_costs('{"stages": [{"forward": 0.1, "backward": 0.25}]}')
+    assert (costs.unit, costs.ticks_per_unit) == ("", 20)
+    assert costs.stages[0].forward == Duration(2)
+    assert costs.stages[0].backward == Duration(5)
+
+
+def test_times_that_all_carry_a_unit_need_no_unit_key():
+    costs = parse_costs('{"stages": [{"forward": "1ms", "backward": "2us", "recompute": 0}]}')
+    assert costs.unit == "s"
+    assert costs.stages[0].backward == Duration(2_000)
+
+
+def test_transfers_in_an_own_unit_are_exact_too():
+    costs = parse_costs(
+        '{"edges": {"bandwidth": 100}, "stages": '
+        '[{"forward": 1, "backward": 2, "output_bytes": 50}]}'
+    )
+    assert costs.in_unit(costs.edge.transfer(50)) == 0.5
+
+
+def test_edges_by_class_and_by_pair():
+    rows = ",".join(['{"forward": 1, "backward": 1}'] * 4)
+    costs = parse_costs(
+        '{"edges": {"same_box": {"latency": 1}, "across_boxes": {"latency": 5}, '
+        '"ranks_per_box": 2, "0>3": {"latency": 9}}, "stages": [' + rows + "]}"
+    )
+    latency = [[costs.edge_between(a, b).latency for b in range(4)] for a in range(4)]
+    assert latency == [[0, 1, 5, 9], [1, 0, 5, 5], [5, 5, 0, 1], [5, 5, 1, 0]]
+
+
+ROW = '"stages": [{"forward": 1, "backward": 1}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "costs: the file is empty; a costs file with rows"),
+        (" \n", "costs: the file is empty"),
+        ("{", "costs: not JSON: "),
+        ("forward: 1", "costs: not TOML"),
+        ("[" * 100_000, "costs: not TOML"),
+        ('{"stages":' + "[" * 100_000, "costs: not JSON"),
+        ("unit = 'ms'", "it holds neither"),
+        ("stages = []\nlayers = []", "it holds both"),
+        ("stages = []", "costs: stages: there is no row"),
+        ("stages = 3", "costs: stages: 3 is not a list"),
+        ("stages = [3]", r"costs: stages\[0\]: 3 is not a table"),
+        ('{"stages": [{"backward": 1}]}', r"stages\[0\]: the key 'forward' is missing"),
+        ('{"stages": [{"forward": 1, "backward_input": 1}]}', r"stages\[0\]: no backward time"),
+        ('{"stages": [{"forward": -1, "backward": 1}]}', "forward: -1 is negative; a time is at"),
+        ('{"stages": [{"forward": "-1/3", "backward": 1}]}', "forward: -1/3 is negative"),
+        ('{"stages": [{"forward": "1/0", "backward": 1}]}', "forward: '1/0' is not a fraction"),
+        ('{"stages": [{"forward": "nan", "backward": 1}]}', "forward: 'nan' is not a finite"),
+        ("stages = [{forward = nan, backward = 1}]", "forward: 'nan' is not a finite number"),
+        ("stages = [{forward = -inf, backward = 1}]", "forward: '-inf' is not a finite number"),
+        ("stages = [{forward = true, backward = 1}]", "forward: True is neither a number nor"),
+        ("stages = [{forward = [1], backward = 1}]", r"forward: \[1\] is neither a number nor"),
+        ("stages = [{forward = 1e300, backward = 1}]", "forward: 1e\\+300 is too long to add up"),
+        ("stages = [{forward = 1, backward = '3 lightyears'}]", "unknown unit 'lightyears'"),
+        ("stages = [{forward = 1, backward = '3ms'}]", "'3ms' carries a unit and the file's plain"),
+        ("stages = [{forward = 1, bakward = 1}]", "unknown key 'bakward'; did you mean backward"),
+        ("stages = [{forward = {kernel = 1}, backward = 1}]", "unknown key 'kernel'; known are"),
+        ('{"edgse": 1, ' + ROW + "}", "costs: unknown key 'edgse'; did you mean edges"),
+        ('{"channel": "radio", ' + ROW + "}", "channel: 'radio' is not known; known are unlimited"),
+        ('{"overlap": 1, ' + ROW + "}", "overlap: 1 is neither true nor false"),
+        ('{"edges": {"0-": {}}, ' + ROW + "}", "edges: '0-' is neither latency, bandwidth, a cla"),
+        ('{"edges": {"same_box": {}}, ' + ROW + "}", "edges: same_box needs ranks_per_box"),
+        ('{"edges": {"bandwidth": 0}, ' + ROW + "}", "edges.bandwidth: 0 must be above 0"),
+        ('{"edges": {"bandwidth": "1GB/s"}, ' + ROW + "}", "'1GB/s' is per second and the times"),
+        ('{"speed": {"x": 1}, ' + ROW + "}", "speed: 'x' is not a rank"),
+        ('{"speed": [0], ' + ROW + "}", r"speed\[0\]: 0 must be above 0"),
+        ('{"ticks_per_unit": 0, ' + ROW + "}", "ticks_per_unit: 0 must be at least 1"),
+        ('{"ticks_per_unit": 1.5, ' + ROW + "}", "ticks_per_unit: 1.5 is not an integer"),
+        ("stages = [{forward = 1, backward = 1, weight_bytes = -4}]", "-4 is negative; a size"),
+        ("stages = [{forward = 1, backward = 1, weight_bytes = 1e30}]", "more bytes than any"),
+        ("stages = [{forward = 0.12345678901234567, backward = 1}]", "no common unit"),
+    ],
+)
+def test_what_is_wrong_is_named(text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        parse_costs(text)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: No such file or directory; a costs file"):
+        load_costs(tmp_path / "none.toml")
+
+
+ticks = st.integers(0, 10**15)
+durations = st.builds(Duration, ticks, ticks, ticks) | ticks.map(Duration)
+sizes = st.integers(0, 10**13)
+halves = {"backward_input": durations, "backward_weight": durations}
+rows = st.one_of(
+    st.builds(
+        StageCosts,
+        name=st.text(max_size=5),
+        forward=durations,
+        overlapped=st.none() | durations,
+        recompute=durations,
+        held_until_input_bytes=sizes,
+        held_until_weight_bytes=sizes,
+        weight_bytes=sizes,
+        output_bytes=sizes,
+        **backward,
+    )
+    for backward in (halves, {"backward": durations}, {**halves, "backward": durations})
+)
+fractions = st.fractions(0, 1000, max_denominator=10**6)
+edges = st.builds(Edge, ticks, fractions)
+pairs = st.tuples(st.integers(0, 9), st.integers(0, 9))
+unit_and_ticks = st.tuples(st.sampled_from(["", "s", "step"]), st.integers(1, 10**12)) | st.just(
+    ("s", 10**9)
+)
+
+
+@given(
+    st.lists(rows, min_size=1, max_size=3),
+    unit_and_ticks,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "edge": edges,
+            "edges": st.dictionaries(pairs, edges, max_size=3),
+            "send_host": ticks,
+            "recv_host": ticks,
+            "action_overhead": ticks,
+            "overlap": st.booleans(),
+            "channel": st.sampled_from(CHANNELS),
+            "tail": st.builds(
+                Tail, reduce=ticks, clip=ticks, optimizer=ticks, overlap_reduce=st.booleans()
+            ),
+            "speed": st.dictionaries(
+                st.integers(0, 99), fractions.filter(lambda f: f > 0), max_size=3
+            ),
+        },
+    ),
+)
+def test_what_is_written_reads_back_equal(stages, unit, settings):
+    costs = Costs(stages=tuple(stages), unit=unit[0], ticks_per_unit=unit[1], **settings)
+    assert parse_costs(format_costs(costs, rows="layers")) == costs
+
+
+def test_notes_are_kept_for_people(tmp_path):
+    costs = parse_costs(EXAMPLE)
+    dump_costs(
+        tmp_path / "c.json",
+        costs,
+        rows="layers",
+        notes={"machine": "this one"},
+        row_notes=[{"spread": {"forward": 0.02}}],
+    )
+    text = (tmp_path / "c.json").read_text()
+    assert '"machine": "this one"' in text
+    assert '"forward": 0.02' in text
+    assert load_costs(tmp_path / "c.json") == costs
+
+
+@given(st.text(max_size=30) | st.binary(max_size=30).map(lambda b: b.decode("latin1")))
+def test_text_that_is_no_costs_file_is_refused(text):
+    with pytest.raises(InputError, match=r"^costs: "):
+        parse_costs(text)
