@@ -1,0 +1,134 @@
+"""Start the processes of one job on this machine, watch them, and bring back rank 0's result.
+
+A task is `MODULE:FUNCTION`; every rank calls it with the same argument (plain JSON values) inside
+an initialised process group. The processes live in a job folder:
+
+    job.json       what to do               result.json   what rank 0 returned
+    progress       lines of rank 0          R.error       why rank R failed, in one sentence
+    rendezvous     gloo's meeting point     R.log         everything else rank R printed
+
+A lost rank ends the job at once and is named. The processes end when this one does, however it
+ends: each watches its standard input, which closes with us.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from unbubble.errors import InputError, RunError
+
+POLL_S = 0.05
+GRACE_S = 0.5
+"""How long the others may take to say why, once a rank is lost."""
+
+Progress = Callable[[str], None]
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """What the processes do; `argument` holds plain JSON values."""
+
+    task: str
+    argument: Any
+    processes: int
+    timeout_s: float = 120.0
+
+
+def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
+    """Run the job to its end and return rank 0's result.
+
+    Raises RunError that names the rank which was lost or failed, InputError where a rank found the
+    input wrong. Nobody is left behind, whatever happens.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="unbubble-"))
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        (folder / "job.json").write_bytes(msgspec.json.encode(job))
+        for rank in range(job.processes):
+            children.append(_start(folder, rank, job.processes))
+        _watch(children, folder, on_progress)
+        return msgspec.json.decode((folder / "result.json").read_bytes())
+    finally:
+        _end(children)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(folder: Path, rank: int, processes: int) -> "subprocess.Popen[bytes]":
+    environment = os.environ | {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo"),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        # keep freed memory in the process: a step then does not pay for page faults again
+        "MALLOC_TRIM_THRESHOLD_": "-1",
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+        "MALLOC_ARENA_MAX": "1",
+    }
+    with (folder / f"{rank}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "unbubble.runtime.process", str(folder)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def _watch(children: "list[subprocess.Popen[bytes]]", folder: Path, on_progress: Progress) -> None:
+    seen = 0
+    while True:
+        statuses = [child.poll() for child in children]
+        lines = _lines(folder / "progress")
+        for line in lines[seen:]:
+            on_progress(line)
+        seen = len(lines)
+        if any(statuses):
+            _raise_lost(children, folder)
+        if all(status == 0 for status in statuses):
+            return
+        time.sleep(POLL_S)
+
+
+def _raise_lost(children: "list[subprocess.Popen[bytes]]", folder: Path) -> None:
+    """Blame the rank that was lost first: one killed by a signal before those that complain."""
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline and any(child.poll() is None for child in children):
+        time.sleep(POLL_S)
+    for rank, child in enumerate(children):
+        if (status := child.poll()) is not None and status < 0:
+            raise RunError(f"rank {rank} was lost: killed by {signal.Signals(-status).name}")
+    failures = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+    if failures:
+        kind, _, sentence = failures[0].read_text().partition("\n")
+        if kind == "input":
+            raise InputError(sentence)
+        raise RunError(f"rank {failures[0].stem} failed: {sentence}")
+    rank = next(rank for rank, child in enumerate(children) if child.poll())
+    last = (_lines(folder / f"{rank}.log") or ["it said nothing"])[-1]
+    raise RunError(f"rank {rank} was lost: exit status {children[rank].poll()}: {last.strip()}")
+
+
+def _end(children: "list[subprocess.Popen[bytes]]") -> None:
+    for child in children:
+        if child.poll() is None:
+            child.kill()
+    for child in children:
+        child.wait()
+        if child.stdin:
+            child.stdin.close()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []

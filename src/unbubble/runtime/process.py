@@ -1,0 +1,87 @@
+"""One process of a job: joins the group, calls the task, leaves its result or its reason."""
+
+import gc
+import importlib
+import os
+import sys
+import threading
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import distributed as dist
+
+from unbubble.errors import InputError, UnbubbleError
+from unbubble.runtime.launch import Job
+
+
+def main(folder: Path) -> None:
+    rank = int(os.environ["RANK"])
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    try:
+        result = call(job, f"file://{folder}/rendezvous", rank, _progress(folder, rank))
+    except Exception as error:
+        traceback.print_exc()
+        _leave_reason(folder / f"{rank}.error", error)
+        os._exit(1)  # the group's threads may still wait for the others
+    if rank == 0:
+        (folder / "result.json").write_bytes(msgspec.json.encode(result))
+    sys.stdout.flush()
+    os._exit(0)  # nothing is left to do; the interpreter's own end takes a second with torch
+
+
+def call(job: Job, rendezvous: str, rank: int, progress: Any) -> Any:
+    """Join the group at `rendezvous` and call the job's task."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=rendezvous,
+        rank=rank,
+        world_size=job.processes,
+        timeout=timedelta(seconds=job.timeout_s),
+    )
+    try:
+        module, _, function = job.task.partition(":")
+        gc.disable()  # collected between steps, as training frameworks do
+        result = getattr(importlib.import_module(module), function)(job.argument, progress)
+        dist.barrier()
+        return result
+    finally:
+        dist.destroy_process_group()
+
+
+def _progress(folder: Path, rank: int) -> Any:
+    if rank:
+        return lambda line: None
+
+    def say(line: str) -> None:
+        with (folder / "progress").open("a") as file:
+            file.write(line + "\n")
+
+    return say
+
+
+def _leave_reason(path: Path, error: Exception) -> None:
+    kind = "input" if isinstance(error, InputError) else "run"
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    sentence = " ".join(str(root).split())
+    if not isinstance(error, UnbubbleError):
+        sentence = f"{type(root).__name__}: {sentence}"
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(f"{kind}\n{sentence}")
+    unfinished.rename(path)
+
+
+def _leave_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

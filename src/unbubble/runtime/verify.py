@@ -1,0 +1,90 @@
+"""Verify: the pipeline's gradients against one process that runs the whole batch.
+
+Both accumulate over two steps on different data, which also catches a runtime that scales what an
+earlier step has left. Rank 0 is that process; each stage's owner compares its own parameters.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import distributed as dist
+
+from unbubble.runtime.workload import Stage, Workload
+
+if TYPE_CHECKING:
+    from unbubble.runtime.worker import Pipeline
+
+STEPS = 2
+
+Grads = list[list[torch.Tensor]]
+"""Gradients by stage and parameter."""
+
+
+def gradients(pipeline: "Pipeline") -> dict[str, Any]:
+    """Run two steps both ways; the largest difference and where, the same on every rank.
+
+    The difference of one parameter is max|a − b| / max(max|b|, 1e-3 × the largest gradient of the
+    whole model), b being the single process. All gradients are cleared afterwards.
+    """
+    for number in range(STEPS):
+        pipeline.step(number)
+    actual = {s: [_taken(p) for p in m.parameters()] for s, m in pipeline.modules.items()}
+    expected = _single_process(pipeline) if pipeline.rank == 0 else []
+    floor = torch.tensor(1e-3 * max((float(g.abs().max()) for s in expected for g in s), default=0))
+    dist.broadcast(floor, 0)
+    rows: list[tuple[float, str]] = []
+    for stage, owner in enumerate(pipeline.job.rank_of):
+        wanted = _handed_over(expected[stage] if expected else actual.get(stage, []), owner)
+        if owner == pipeline.rank:
+            names = [name for name, _ in pipeline.modules[stage].named_parameters()]
+            for name, a, b in zip(names, actual[stage], wanted, strict=True):
+                rows.append((_difference(a, b, float(floor)), f"stage {stage} {name}"))
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, rows)
+    everything = [row for rank in gathered for row in rank]
+    # a NaN compares as larger than any number
+    largest, where = max(everything, key=lambda row: (row[0] != row[0], row[0]))
+    return {"largest_difference": largest, "parameter": where, "parameters": len(everything)}
+
+
+def _single_process(pipeline: "Pipeline") -> Grads:
+    """The whole batch through the whole model, twice."""
+    workload: Workload = pipeline.workload
+    count = pipeline.job.microbatches
+    model = Stage(workload.layers)
+    for number in range(STEPS):
+        inputs, targets = workload.batch(number * count, count)
+        workload.loss(model(inputs), targets).backward()
+    layers = iter(workload.layers)
+    return [
+        [_taken(p) for _ in range(held) for p in next(layers).parameters()]
+        for held in pipeline.job.layers_per_stage
+    ]
+
+
+def _handed_over(tensors: list[torch.Tensor], owner: int) -> list[torch.Tensor]:
+    """Rank 0's tensors on their owner's rank; elsewhere whatever was given."""
+    if owner == 0:
+        return tensors
+    if dist.get_rank() == 0:
+        for tensor in tensors:
+            dist.send(tensor, owner)
+    elif dist.get_rank() == owner:
+        tensors = [torch.empty_like(tensor) for tensor in tensors]
+        for tensor in tensors:
+            dist.recv(tensor, 0)
+    return tensors
+
+
+def _difference(a: torch.Tensor, b: torch.Tensor, floor: float) -> float:
+    if a.numel() == 0:
+        return 0.0
+    scale = max(float(b.abs().max()), floor)
+    largest = float((a - b).abs().max())
+    return largest / scale if scale else largest
+
+
+def _taken(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """The parameter's gradient, which is cleared."""
+    gradient, parameter.grad = parameter.grad, None
+    return torch.zeros_like(parameter) if gradient is None else gradient.detach()

@@ -1,0 +1,113 @@
+"""Worker: one rank of pipeline runs on PyTorch's own schedule runtime."""
+
+import gc
+import tempfile
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import msgspec
+import torch
+from torch import distributed as dist
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
+from unbubble.runtime import verify
+from unbubble.runtime.recorder import Recorder
+from unbubble.runtime.run import PipelineJob, RankSteps, RunJob
+from unbubble.runtime.workload import Stage, Workload, load
+
+
+def run(argument: Any, progress: Callable[[str], None]) -> Any:
+    """Compare the gradients of every pipeline, then time their steps in turn.
+
+    Returns a `PipelineResult` of each as plain values, all ranks' records in it.
+    """
+    job = msgspec.convert(argument, RunJob)
+    # each pipeline trains a model of its own: another's optimizer must not move its parameters
+    pipelines = [
+        Pipeline(pipeline, load(job.target, job.seed), job.learning_rate)
+        for pipeline in job.pipelines
+    ]
+    gradients: list[Any] = [None] * len(pipelines)
+    if job.verify:
+        progress("comparing gradients with one process that runs the whole batch")
+        gradients = [verify.gradients(pipeline) for pipeline in pipelines]
+    for number in range(-job.warmup, job.steps):
+        progress(f"step {number + 1} of {job.steps}" if number >= 0 else "warming up")
+        for pipeline in pipelines:
+            pipeline.timed_step(keep=number >= 0)
+    results = []
+    for pipeline, difference in zip(pipelines, gradients, strict=True):
+        ranks: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(ranks, msgspec.to_builtins(pipeline.record))
+        results.append({"ranks": ranks, "gradients": difference})
+    return results
+
+
+class Pipeline:
+    """This rank's stages of a workload under one schedule, and the record of its steps."""
+
+    def __init__(self, job: PipelineJob, workload: Workload, learning_rate: float):
+        self.job = job
+        self.workload = workload
+        self.rank = dist.get_rank()
+        layers = iter(workload.layers)
+        parts = [[next(layers) for _ in range(count)] for count in job.layers_per_stage]
+        self.modules = {
+            s: Stage(parts[s]) for s, rank in enumerate(job.rank_of) if rank == self.rank
+        }
+        last = len(job.rank_of) - 1
+        self.holds_first, self.holds_last = 0 in self.modules, last in self.modules
+        stages = [
+            PipelineStage(module, s, len(job.rank_of), torch.device("cpu"))
+            for s, module in self.modules.items()
+        ]
+        self.schedule = _PipelineScheduleRuntime(
+            stages,
+            job.microbatches,
+            # a mean over the whole batch, also over accumulated steps; the runtime's own
+            # scale_grads divides what earlier steps accumulated once more
+            loss_fn=lambda output, target: workload.loss(output, target) / job.microbatches,
+            scale_grads=False,
+        )
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write(job.csv)
+            file.flush()
+            csv_format = "compute_comms" if job.with_comms else "compute_only"
+            self.schedule._load_csv(file.name, format=csv_format)
+        self.parameters = [p for m in self.modules.values() for p in m.parameters()]
+        self.optimizer = torch.optim.SGD(self.parameters, lr=learning_rate)
+        self.recorder = Recorder()
+        order = self.schedule.pipeline_order_with_comms[self.rank]
+        self.record = RankSteps(actions=[str(action) for action in order])
+
+    def step(self, number: int) -> float | None:
+        """Step on batch `number` without the optimizer; the mean loss where the last stage is."""
+        count = self.job.microbatches
+        inputs, targets = self.workload.batch(number * count, count)
+        losses: list[torch.Tensor] = []
+        self.schedule.step(
+            *((inputs,) if self.holds_first else ()),
+            **({"target": targets, "losses": losses} if self.holds_last else {}),
+            return_outputs=False,
+        )
+        return sum(loss.item() for loss in losses) if self.holds_last else None
+
+    def timed_step(self, *, keep: bool) -> None:
+        """One step from a common start, then the optimizer on its own."""
+        self.optimizer.zero_grad()
+        gc.collect()
+        self.recorder.clear()
+        dist.barrier()
+        with self.recorder.recording():
+            loss = self.step(0)
+        done = perf_counter_ns()
+        self.optimizer.step()
+        if keep:
+            self.record.optimizer.append(perf_counter_ns() - done)
+            self.record.begins.append(list(self.recorder.begins))
+            self.record.ends.append(list(self.recorder.ends))
+            self.record.waits.append(list(self.recorder.waits))
+            if loss is not None:
+                self.record.losses.append(loss)

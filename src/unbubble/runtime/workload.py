@@ -1,0 +1,94 @@
+"""Workload: what is trained: the ordered layers, the loss and the data.
+
+A user's model is named MODULE:FUNCTION. The function takes no argument and returns a Workload, or
+the tuple (layers, loss, batch):
+
+    layers   a sequence of torch modules, each taking what the one before returns
+    loss     loss(output, target), averaged over the samples of a microbatch
+    batch    (inputs, targets): one microbatch, the same at every call;
+             or a function of a number that returns that microbatch of the data
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from unbubble.errors import InputError
+
+Microbatch = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A model as an ordered list of layers, its loss, and `microbatch(i)` → (inputs, targets)."""
+
+    layers: Sequence[nn.Module]
+    loss: Callable[[Any, torch.Tensor], torch.Tensor]
+    microbatch: Callable[[int], Microbatch]
+
+    def batch(self, first: int, count: int) -> Microbatch:
+        """Microbatches `first` … `first + count − 1` as one batch, samples in order."""
+        parts = [self.microbatch(i) for i in range(first, first + count)]
+        return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
+
+
+class Stage(nn.Module):
+    """Consecutive layers run one after another; a layer may return a tensor or a tuple of them."""
+
+    def __init__(self, layers: Sequence[nn.Module]):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        value: Any = inputs
+        for layer in self.layers:
+            value = layer(*value) if isinstance(value, tuple) else layer(value)
+        return value
+
+
+def load(target: str, seed: int = 0) -> Workload:
+    """Import MODULE:FUNCTION and build its workload; the same seed gives the same parameters."""
+    module_name, colon, function_name = target.partition(":")
+    if not (colon and module_name and function_name):
+        raise InputError(
+            f"{target!r} does not name a model; write MODULE:FUNCTION, as in mymodel:build"
+        )
+    if (here := os.getcwd()) not in sys.path:  # a console script's path lacks it
+        sys.path.insert(0, here)
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"{target}: there is no module {error.name!r} to import") from None
+    except AttributeError:
+        raise InputError(f"{target}: the module has no function {function_name!r}") from None
+    torch.manual_seed(seed)
+    return _workload(target, function())
+
+
+def _workload(target: str, made: Any) -> Workload:
+    if not isinstance(made, Workload):
+        try:
+            layers, loss, batch = made
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{target} returned {type(made).__name__}; it must return (layers, loss, batch)"
+            ) from None
+        microbatch = batch if callable(batch) else lambda number: batch
+        made = Workload(layers=list(layers), loss=loss, microbatch=microbatch)
+    if not made.layers or not all(isinstance(layer, nn.Module) for layer in made.layers):
+        raise InputError(f"{target}: layers must be a non-empty sequence of torch modules")
+    owner: dict[int, int] = {}
+    for number, layer in enumerate(made.layers):
+        for parameter in layer.parameters():
+            if owner.setdefault(id(parameter), number) != number:
+                raise InputError(
+                    f"{target}: layers {owner[id(parameter)]} and {number} share a parameter; "
+                    "PyTorch's pipeline stages cannot tie weights"
+                )
+    return made
