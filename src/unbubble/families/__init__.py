@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 from unbubble.costs import Costs
 from unbubble.errors import InputError
-from unbubble.families.family import Family
+from unbubble.families.family import Family, Option
 from unbubble.schedule.order import Schedule
 
 __all__ = ["Family", "families", "family", "generate"]
@@ -52,7 +52,7 @@ def generate(
     virtual: int | None = None,
     *,
     costs: Costs | None = None,
-    **options: int,
+    **options: Option,
 ) -> Schedule:
     """The schedule of a family for p ranks, m microbatches and v stages a rank.
 

@@ -9,21 +9,40 @@ from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import Placement, linear
 
+Option = int | str
+"""A family's further keywords are numbers or words."""
+
+MAX_CELLS = 1 << 26
+"""The most stages × microbatches that are generated: beyond it a machine's memory is at stake."""
+
+_REACH = 10_000  # how far from the given value a legal one is looked for
+
 
 class Generator(Protocol):
     """Makes the order; parameters are checked already. `costs` may be None (all times equal)."""
 
     def __call__(
-        self, ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: int
+        self, ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
     ) -> Schedule: ...
+
+
+class Rule(Protocol):
+    """The rule that these parameters break, in words and whose it is; empty where they are legal.
+
+    p, m, v are at least 1 and v is one that the family can have. Raises InputError for an option
+    that is wrong whatever the parameters.
+    """
+
+    def __call__(self, ranks: int, microbatches: int, virtual: int, **options: Option) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """One schedule family. `bubble` and `memory` are its formulas in words, `needs` its rule.
 
-    `virtual` are the v it can take (default first; None after it: any larger one as well),
-    `placement(p, v)` where its stages live, `options` the further keywords of `order`.
+    `broken_rule` is that rule as code, `virtual` are the v it can take (default first; None after
+    it: any other of at least 1 as well), `placement(p, v)` where its stages live, `options` the
+    further keywords of `order` and `broken_rule`.
     """
 
     name: str
@@ -33,6 +52,7 @@ class Family:
     memory: str
     order: Generator
     needs: str = "any p ≥ 1, m ≥ 1"
+    broken_rule: Rule = lambda ranks, microbatches, virtual, **options: ""
     aliases: tuple[str, ...] = ()
     virtual: tuple[int | None, ...] = (1,)
     placement: Callable[[int, int], Placement] = lambda ranks, virtual: linear(ranks)
@@ -46,12 +66,22 @@ class Family:
         virtual: int | None = None,
         *,
         costs: Costs | None = None,
-        **options: int,
+        **options: Option,
     ) -> Schedule:
         """Check the parameters, then make the order."""
-        if ranks < 1 or microbatches < 1:
-            which, value = ("p (ranks)", ranks) if ranks < 1 else ("m (microbatches)", microbatches)
-            raise InputError(f"{which} is {value}; it must be at least 1")
+        v = self.check(ranks, microbatches, virtual, **options)
+        return self.order(ranks, microbatches, v, costs=costs, **options)
+
+    def check(
+        self, ranks: int, microbatches: int, virtual: int | None = None, **options: Option
+    ) -> int:
+        """Check the parameters without making anything; returns v, the default where it is None.
+
+        Raises InputError naming the rule and the nearest values that work.
+        """
+        for what, value in (("p (ranks)", ranks), ("m (microbatches)", microbatches)):
+            if value < 1:
+                raise InputError(f"{what} is {value}; it must be at least 1")
         v = self.virtual[0] if virtual is None else virtual
         assert v is not None
         if v not in self.virtual and not (None in self.virtual and v >= 1):
@@ -60,5 +90,36 @@ class Family:
             raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            raise InputError(f"{self.name} has no option {unknown[0]!r}")
-        return self.order(ranks, microbatches, v, costs=costs, **options)
+            known = [f"its options are {', '.join(self.options)}"] if self.options else []
+            raise InputError("; ".join([f"{self.name} has no option {unknown[0]!r}", *known]))
+        if ranks * v * microbatches > MAX_CELLS:
+            raise InputError(
+                f"p·v·m is {ranks * v * microbatches}; schedules of at most {MAX_CELLS} stages × "
+                "microbatches are made"
+            )
+        if rule := self.broken_rule(ranks, microbatches, v, **options):
+            near = self._nearest(ranks, microbatches, v, options)
+            raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")
+        return v
+
+    def _nearest(
+        self, ranks: int, microbatches: int, virtual: int, options: dict[str, Option]
+    ) -> str:
+        def legal(p: int, m: int) -> bool:
+            return not self.broken_rule(p, m, virtual, **options)
+
+        if near := nearest(microbatches, lambda m: legal(ranks, m)):
+            return f"; with p = {ranks} the nearest m that work: {near}"
+        near = nearest(ranks, lambda p: legal(p, microbatches))
+        return f"; with m = {microbatches} the nearest p that work: {near}" if near else ""
+
+
+def nearest(value: int, legal: Callable[[int], bool]) -> str:
+    """The nearest legal values of at least 1 below and above, as text; empty where there is none.
+
+    >>> nearest(9, lambda m: m % 4 == 0)
+    '8 or 12'
+    """
+    below = next((x for x in range(value - 1, max(value - _REACH, 0), -1) if legal(x)), None)
+    above = next((x for x in range(value + 1, value + _REACH) if legal(x)), None)
+    return " or ".join(str(x) for x in (below, above) if x is not None)
