@@ -6,23 +6,13 @@ from fractions import Fraction
 
 import pytest
 from tests.drawings import cells, grids
+from tests.report.timelines import PAIRS, timeline_of
 
-from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import generate, gpipe
-from unbubble.report import text
-from unbubble.report.text import draw, render
+from unbubble.report.text import MAX_ROWS, draw, render
 from unbubble.schedule import Schedule
-from unbubble.simulate import Timeline, simulate
-
-PAIRS = [
-    ["0F0", "0F1", "(0F2;0B0)OVERLAP_F_B", "0I1", "0W1", "0B2"],
-    ["1F0", "1B0", "1F1", "1I1", "1W1", "1F2", "1B2"],
-]
-
-
-def timeline_of(schedule, **times):
-    return simulate(schedule, Costs.uniform(schedule.placement, **times))
+from unbubble.simulate import Timeline
 
 
 def plain(colored):
@@ -105,7 +95,7 @@ def test_color_marks_the_same_actions():
 def test_of_many_ranks_some_are_shown_and_the_reader_is_told():
     lines = render(timeline_of(generate("gpipe", 100, 2)), width=60).splitlines()
     assert [line[:7] for line in lines if line.startswith("rank ")][:2] == ["rank  0", "rank  3"]
-    assert f"{text.MAX_ROWS} of 100 ranks are shown" in lines
+    assert f"{MAX_ROWS} of 100 ranks are shown" in lines
 
 
 def test_the_summary_names_each_figure():

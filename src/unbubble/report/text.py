@@ -9,12 +9,13 @@ Microbatches above 9 are written 10, 11, …, those above z aa, ab, …, and the
 
 import re
 import shutil
-from collections.abc import Iterator
 from math import gcd
 from typing import NamedTuple
 
 from unbubble.action import Kind
 from unbubble.errors import InputError
+from unbubble.report.palette import WORDS
+from unbubble.report.rows import Block, blocks, kinds, shown_ranks, window
 from unbubble.simulate import Timeline
 
 MAX_CELLS = 20_000
@@ -23,37 +24,30 @@ MAX_ROWS = 32
 """Ranks that `render` shows; of more, this many evenly spread ones."""
 
 FILL = {Kind.F: "-", Kind.B: "=", Kind.I: "~", Kind.W: "#", Kind.OVERLAP_F_B: "="}
-"""What the rest of an action's columns show after its mark, by kind."""
+"""What the rest of an action's columns show after its mark, by kind; the step's tail shows %."""
 
 _COLORS = {Kind.F: (75, 68), Kind.B: (215, 172), Kind.I: (218, 175), Kind.W: (79, 36)}
 """Background of a kind on even and odd virtual stages, in the terminal's 256 colours."""
-
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 
-_WORDS = {
-    Kind.F: "forward",
-    Kind.B: "backward",
-    Kind.I: "backward_input",
-    Kind.W: "backward_weight",
-    Kind.OVERLAP_F_B: "overlapped pair",
-}
 
-
-class Block(NamedTuple):
-    """Columns `first` … `last` − 1 of a row: one action's mark, kind and virtual stage."""
+class Stretch(NamedTuple):
+    """Columns `first` … `last` − 1 of a row hold `block`, written as `mark` if there is room."""
 
     first: int
     last: int
     mark: str
-    kind: Kind
-    chunk: int
+    block: Block
 
 
 def mark(kind: Kind, microbatch: int) -> str:
     """A microbatch as its kind writes it: 3 (F), d (B or I), D (W)."""
     if kind is Kind.F:
         return str(microbatch)
-    letters = _letters(microbatch)
+    letters = ""
+    while microbatch >= 0:
+        letters = chr(ord("a") + microbatch % 26) + letters
+        microbatch = microbatch // 26 - 1
     return letters.upper() if kind is Kind.W else letters
 
 
@@ -63,20 +57,20 @@ def draw(timeline: Timeline) -> list[str]:
     One cell is the longest time that divides every start and end, so that equal times of 1 give
     one cell an action. Only compute is drawn. Raises InputError beyond 20,000 cells.
     """
-    begin, end = _window(timeline)
+    begin, end = window(timeline)
     step = _cell(timeline)
-    if end - begin > MAX_CELLS * step:
-        raise InputError(
-            f"the drawing needs {(end - begin) // step} cells a rank and {MAX_CELLS} are drawn at "
-            "most; use render, which scales to the width"
-        )
-    rows = [_blocks(timeline, rank, begin, step, 1) for rank in range(timeline.ranks)]
-    width = max((_cell_width(block) for row in rows for block in row), default=1)
     cells = (end - begin) // step
-    return [
-        f"{_label(rank, timeline.ranks)}  {_grid_line(row, cells, width)}"
-        for rank, row in enumerate(rows)
+    if cells > MAX_CELLS:
+        raise InputError(
+            f"the drawing needs {cells} cells a rank and {MAX_CELLS} are drawn at most; use "
+            "render, which scales to the width"
+        )
+    rows = [
+        [s for s in _exact(timeline, rank, begin, step) if s.block.action.is_compute]
+        for rank in range(timeline.ranks)
     ]
+    width = max((_cell_width(stretch) for row in rows for stretch in row), default=1)
+    return [_label(rank, timeline) + _grid_line(row, cells, width) for rank, row in enumerate(rows)]
 
 
 def render(timeline: Timeline, *, width: int | None = None, color: bool = False) -> str:
@@ -86,62 +80,46 @@ def render(timeline: Timeline, *, width: int | None = None, color: bool = False)
     is its mark followed by its kind's fill (see `FILL`), or only the fill where room is short.
     """
     width = max(width or shutil.get_terminal_size((100, 24)).columns, 20)
-    shown = _shown_ranks(timeline.ranks)
-    lines = [] if color else _grid(timeline, shown, width)
+    ranks = shown_ranks(timeline.ranks, MAX_ROWS)
+    lines = [] if color else _grid(timeline, ranks, width)
     filled = not lines
-    lines = lines or _filled(timeline, shown, width, color)
-    if len(shown) < timeline.ranks:
-        lines.append(f"{len(shown)} of {timeline.ranks} ranks are shown")
+    lines = lines or _filled(timeline, ranks, width, color)
+    if len(ranks) < timeline.ranks:
+        lines.append(f"{len(ranks)} of {timeline.ranks} ranks are shown")
     lines += _wrapped(_legend(timeline, filled, color), width)
     return "\n".join(lines + _wrapped(_summary(timeline), width))
 
 
-def _grid(timeline: Timeline, shown: list[int], width: int) -> list[str]:
+def _grid(timeline: Timeline, ranks: list[int], width: int) -> list[str]:
     """The exact grid, or nothing where it is wider than `width`."""
-    begin, end = _window(timeline)
+    begin, end = window(timeline)
     if 2 * (end - begin) > width * _cell(timeline):
         return []
     rows = draw(timeline)
-    return [rows[rank] for rank in shown] if len(rows[0]) <= width else []
+    return [rows[rank] for rank in ranks] if len(rows[0]) <= width else []
 
 
-def _filled(timeline: Timeline, shown: list[int], width: int, color: bool) -> list[str]:
+def _filled(timeline: Timeline, ranks: list[int], width: int, color: bool) -> list[str]:
     """Marks and fills, at a whole number of columns a cell where that fits."""
-    begin, end = _window(timeline)
+    begin, end = window(timeline)
     step = _cell(timeline)
     cells = (end - begin) // step
-    columns = width - len(_label(0, timeline.ranks)) - 2
+    columns = width - len(_label(0, timeline))
     scale = min(columns // cells, 4) if 0 < cells <= columns else 0
     lines = []
-    for rank in shown:
+    for rank in ranks:
         if scale:
-            blocks = _blocks(timeline, rank, begin, step, scale)
-            line = _line(blocks, cells * scale, color)
+            row = _exact(timeline, rank, begin, step, scale)
+            line = _line(row, cells * scale, color)
         else:
-            line = _line(_scaled(timeline, rank, begin, end, columns), columns, color)
-        lines.append(f"{_label(rank, timeline.ranks)}  {line}")
+            line = _line(_rounded(timeline, rank, begin, end, columns), columns, color)
+        lines.append(_label(rank, timeline) + line)
     return lines
-
-
-def _letters(number: int) -> str:
-    """a … z, aa, ab, …"""
-    text = ""
-    while number >= 0:
-        text = chr(ord("a") + number % 26) + text
-        number = number // 26 - 1
-    return text
-
-
-def _window(timeline: Timeline) -> tuple[int, int]:
-    """First start and last end over all ranks."""
-    starts = [row[0] for row in timeline.starts if row]
-    ends = [max(row) for row in timeline.ends if row]
-    return (min(starts), max(ends)) if starts else (0, 0)
 
 
 def _cell(timeline: Timeline) -> int:
     """The longest time that divides every start and end, counted from the first start."""
-    begin, _ = _window(timeline)
+    begin, _ = window(timeline)
     step = 0
     for row in (*timeline.starts, *timeline.ends):
         step = gcd(step, *(tick - begin for tick in row))
@@ -150,93 +128,93 @@ def _cell(timeline: Timeline) -> int:
     return max(step, 1)
 
 
-def _label(rank: int, ranks: int) -> str:
-    return f"rank {rank:>{len(str(ranks - 1))}}"
+def _label(rank: int, timeline: Timeline) -> str:
+    return f"rank {rank:>{len(str(timeline.ranks - 1))}}  "
 
 
-def _compute(timeline: Timeline, rank: int) -> Iterator[tuple[int, int, str, Kind, int]]:
-    """Start, end, mark, kind and virtual stage of a rank's compute actions that take time."""
-    chunk_of = {stage: i for i, stage in enumerate(timeline.schedule.placement.stages_of(rank))}
-    for action, start, end in timeline.events(rank):
-        if action.is_compute and end > start:
-            text = "+".join(mark(part.kind, part.microbatch) for part in action.parts)
-            yield start, end, text, action.kind, chunk_of.get(action.stage, 0)
+def _mark(block: Block) -> str:
+    return "+".join(mark(part.kind, part.microbatch) for part in block.action.parts)
 
 
-def _blocks(timeline: Timeline, rank: int, begin: int, step: int, scale: int) -> list[Block]:
-    """Blocks at exactly `scale` columns for each `step` of time."""
+def _exact(timeline: Timeline, rank: int, begin: int, step: int, scale: int = 1) -> list[Stretch]:
+    """A row at exactly `scale` columns for each `step` of time."""
     return [
-        Block((start - begin) // step * scale, (end - begin) // step * scale, text, kind, chunk)
-        for start, end, text, kind, chunk in _compute(timeline, rank)
+        Stretch(
+            (block.start - begin) // step * scale,
+            (block.end - begin) // step * scale,
+            _mark(block),
+            block,
+        )
+        for block in blocks(timeline, rank)
     ]
 
 
-def _scaled(timeline: Timeline, rank: int, begin: int, end: int, columns: int) -> list[Block]:
-    """Blocks rounded to `columns`; a mark that has no room for all of itself is dropped."""
+def _rounded(timeline: Timeline, rank: int, begin: int, end: int, columns: int) -> list[Stretch]:
+    """A row scaled to `columns`; a mark that has no room for all of itself is dropped."""
     length = max(end - begin, 1)
 
     def column(tick: int) -> int:
         return ((tick - begin) * columns * 2 + length) // (2 * length)
 
-    return [
-        Block(
-            column(start),
-            column(last),
-            text if (last - start) * columns >= len(text) * length else "",
-            kind,
-            chunk,
-        )
-        for start, last, text, kind, chunk in _compute(timeline, rank)
-    ]
+    row = []
+    for block in blocks(timeline, rank):
+        text = _mark(block)
+        fits = (block.end - block.start) * columns >= len(text) * length
+        row.append(Stretch(column(block.start), column(block.end), text if fits else "", block))
+    return row
 
 
-def _cell_width(block: Block) -> int:
+def _cell_width(stretch: Stretch) -> int:
     """Columns that one cell needs; a pair of at least two cells has its parts side by side."""
-    if block.kind is Kind.OVERLAP_F_B and block.last - block.first > 1:
-        return max(map(len, block.mark.split("+")))
-    return len(block.mark)
+    if stretch.last - stretch.first > 1:
+        return max(map(len, stretch.mark.split("+")))
+    return len(stretch.mark)
 
 
-def _grid_line(blocks: list[Block], cells: int, width: int) -> str:
+def _grid_line(row: list[Stretch], cells: int, width: int) -> str:
     texts, joined = ["."] * cells, set[int]()
-    for block in blocks:
-        length = block.last - block.first
-        if block.kind is Kind.OVERLAP_F_B and length > 1:
-            forward, backward = block.mark.split("+")
+    for first, last, text, _ in row:
+        length = last - first
+        if "+" in text and length > 1:
+            forward, backward = text.split("+")
             half = length // 2
-            texts[block.first : block.last] = [forward] * half + [backward] * (length - half)
-            joined.update(range(block.first + 1, block.last))
+            texts[first:last] = [forward] * half + [backward] * (length - half)
+            joined.update(range(first + 1, last))
         else:
-            texts[block.first : block.last] = [block.mark] * length
+            texts[first:last] = [text] * length
     return "".join(
         ("" if i == 0 else "+" if i in joined else " ") + f"{text:>{width}}"
         for i, text in enumerate(texts)
     )
 
 
-def _line(blocks: list[Block], columns: int, color: bool) -> str:
+def _line(row: list[Stretch], columns: int, color: bool) -> str:
     parts, at = [], 0
-    for first, last, text, kind, chunk in blocks:
+    for first, last, text, block in row:
         if last <= first:
             continue
         parts.append(_idle(first - at, color))
         at, room = last, last - first
+        kind = block.action.kind
         if kind is Kind.OVERLAP_F_B:
             forward, backward = text.split("+") if text and len(text) <= room else ("", "")
             left = max(room // 2, len(forward))
-            parts.append(_part(forward, left, Kind.F, chunk, color))
-            joint = "+" if left + len(backward) < room else ""
-            parts.append(_part(joint + backward, room - left, kind, chunk, color))
+            if len(forward + backward) < room:
+                backward = "+" + backward if text else ""
+            parts.append(_part(forward, left, Kind.F, block.chunks[0], color))
+            parts.append(_part(backward, room - left, Kind.B, block.chunks[1], color))
         else:
-            parts.append(_part(text if len(text) <= room else text[-1:], room, kind, chunk, color))
+            parts.append(
+                _part(text if len(text) <= room else text[-1:], room, kind, block.chunks[0], color)
+            )
     parts.append(_idle(columns - at, color))
     return "".join(parts)
 
 
 def _part(text: str, room: int, kind: Kind, chunk: int, color: bool) -> str:
     if not color:
-        return f"{text:{FILL[kind]}<{room}}"
-    background = _COLORS[Kind.B if kind is Kind.OVERLAP_F_B else kind][chunk % 2]
+        return f"{text:{FILL.get(kind, '%')}<{room}}"
+    background = _COLORS[kind][chunk % 2] if kind in _COLORS else 250
     return f"\x1b[30;48;5;{background}m{text:<{room}}\x1b[0m" if room else ""
 
 
@@ -245,26 +223,18 @@ def _idle(columns: int, color: bool) -> str:
     return f"\x1b[2m{dots}\x1b[0m" if color and dots else dots
 
 
-def _shown_ranks(ranks: int) -> list[int]:
-    if ranks <= MAX_ROWS:
-        return list(range(ranks))
-    return [i * (ranks - 1) // (MAX_ROWS - 1) for i in range(MAX_ROWS)]
-
-
 def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
     """What the marks mean, for the kinds that occur."""
-    ranks = range(timeline.ranks)
-    found = {action.kind for rank in ranks for action in timeline.schedule.actions(rank)}
+    found = kinds(timeline)
     items = []
-    for kind, word in _WORDS.items():
+    for kind, word in WORDS.items():
         if kind not in found:
             continue
         if kind is Kind.OVERLAP_F_B:
-            sample = "0+a"
+            sample = f"{_part('0', 1, Kind.F, 0, color)}{_part('+a', 2, Kind.B, 0, color)}"
         else:
-            sample = mark(kind, 0) + (FILL[kind] if filled and not color else "")
-        shown = _part(sample, len(sample), kind, 0, True) if color else sample
-        items.append(f"{shown} {word}")
+            sample = _part(mark(kind, 0), 2 if filled else 1, kind, 0, color)
+        items.append(f"{sample} {word}")
     return [*items, f"{_idle(1, color)} idle"]
 
 
@@ -281,7 +251,7 @@ def _summary(timeline: Timeline) -> list[str]:
 
 
 def _wrapped(items: list[str], width: int) -> list[str]:
-    """Items joined by ` · `, broken between items."""
+    """Items joined by ` · `, broken between items; colours take no room."""
     lines: list[str] = []
     room = 0
     for item in items:

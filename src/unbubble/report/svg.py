@@ -1,0 +1,251 @@
+"""A timeline as a standalone SVG: one or two of them on the same time axis.
+
+Rows are ranks, colours are kinds (see `palette`), shades virtual stages; the grey of a row that
+shows through is idle time. An overlapped pair has its forward above and its backward below. The
+picture brings its own background, light or dark as the reader's system has it, and loads nothing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from html import escape
+from typing import NamedTuple
+from zlib import crc32
+
+from unbubble.action import Kind
+from unbubble.errors import InputError
+from unbubble.report import palette
+from unbubble.report.rows import Block, blocks, kinds, shown_ranks, window
+from unbubble.report.scale import Scale, scale_for
+from unbubble.simulate import Timeline
+
+MAX_ROWS = 64
+"""Ranks shown of each timeline; of more, this many evenly spread ones."""
+MAX_TITLED = 1500
+"""Up to so many blocks each carries its own tooltip."""
+
+_PAD, _GUTTER, _LINE = 14.0, 62.0, 18.0
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+class Sheet(NamedTuple):
+    """What all parts of the picture share: pixels a tick, and how a time is written."""
+
+    per_tick: float
+    scale: Scale
+    titled: bool
+
+
+def svg(
+    timeline: Timeline,
+    measured: Timeline | None = None,
+    *,
+    width: int = 960,
+    title: str | None = None,
+) -> str:
+    """The picture as text; `measured` stands below `timeline` on the same axis.
+
+    Raises InputError where the two have different units.
+    """
+    pictured = [timeline] if measured is None else [timeline, measured]
+    if measured is not None and measured.unit != timeline.unit:
+        raise InputError(
+            f"two timelines share one axis, but their units are {timeline.unit or 'none'!r} and "
+            f"{measured.unit or 'none'!r}; simulate from costs in the unit of the measurement"
+        )
+    longest = max(t.in_unit(_length(t)) for t in pictured) or 1.0
+    full = max(width, 240)
+    room = full - _GUTTER - _PAD
+    body: list[str] = []
+    y = _PAD
+    for shown in pictured:
+        sheet = Sheet(
+            per_tick=room / longest / shown.ticks_per_unit,
+            scale=scale_for(shown, longest),
+            titled=sum(map(len, shown.starts)) <= MAX_TITLED,
+        )
+        heading = title if title and measured is None else _heading(shown, sheet.scale)
+        body.append(_text(_PAD, y + 12, heading, "h"))
+        y = _timeline(body, shown, sheet, y + 24)
+    scale = scale_for(timeline, longest)
+    y = _axis(body, scale.unit, scale.marks(_ticks(timeline, longest), int(room // 80)), room, y)
+    y = _legend(body, pictured, full, y)
+    return _document("\n".join(body), full, y, _heading(timeline, scale))
+
+
+def _length(timeline: Timeline) -> int:
+    begin, end = window(timeline)
+    return end - begin
+
+
+def _ticks(timeline: Timeline, length: float) -> Fraction:
+    return Fraction(length) * timeline.ticks_per_unit
+
+
+def _heading(timeline: Timeline, scale: Scale) -> str:
+    kind = "measured" if timeline.measured else "simulated"
+    return (
+        f"{timeline.schedule.name or 'custom'}, {kind}: makespan {scale.text(timeline.makespan)}, "
+        f"bubble {float(timeline.bubble_fraction):.1%}"
+    )
+
+
+def _timeline(body: list[str], timeline: Timeline, sheet: Sheet, y: float) -> float:
+    """All rows of a timeline from `y` on; returns where they end."""
+    begin, end = window(timeline)
+    rows = shown_ranks(timeline.ranks, MAX_ROWS)
+    pitch = max(7.0, min(27.0, 640 / len(rows)))
+    height = pitch - (3 if pitch > 12 else 1)
+    every = -(-14 // int(pitch))
+    full = (end - begin) * sheet.per_tick
+    for i, rank in enumerate(rows):
+        if i % every == 0:
+            middle = y + height / 2 + 4
+            body.append(_text(_GUTTER - 8, middle, f"rank {rank}", "r"))
+        body.append(f'<rect class="t" {_box(_GUTTER, y, full, height)}/>')
+        for piece in _pieces(blocks(timeline, rank), begin, sheet.per_tick):
+            body.extend(_block(piece, y, height, begin, sheet))
+        y += pitch
+    if len(rows) < timeline.ranks:
+        body.append(_text(_GUTTER, y + 11, f"{len(rows)} of {timeline.ranks} ranks", "n"))
+        y += _LINE
+    return y + 6
+
+
+class _Piece(NamedTuple):
+    """A block's place on a grid of half pixels from the row's left; `alone`: not several joined."""
+
+    first: int
+    last: int
+    block: Block
+    alone: bool
+
+
+def _pieces(row: Iterator[Block], begin: int, per_tick: float) -> Iterator[_Piece]:
+    """The blocks that are wide enough to be seen; slivers alike that touch are joined."""
+    held: _Piece | None = None
+    for block in row:
+        first = round((block.start - begin) * per_tick * 2)
+        last = round((block.end - begin) * per_tick * 2)
+        if last <= first:
+            continue
+        if held is not None:
+            alike = (
+                held.block.action.kind == block.action.kind and held.block.chunks == block.chunks
+            )
+            if alike and last - first < 6 and held.last == first:
+                held = _Piece(held.first, last, held.block, False)
+                continue
+            yield held
+        held = _Piece(first, last, block, True)
+    if held is not None:
+        yield held
+
+
+def _block(piece: _Piece, y: float, height: float, begin: int, sheet: Sheet) -> Iterator[str]:
+    """One block: its rectangle (two for a pair), its tooltip and its number where it fits."""
+    block, action = piece.block, piece.block.action
+    x, w = _GUTTER + piece.first / 2, (piece.last - piece.first) / 2
+    inner = w - 1 if w >= 6 else w
+    share = height / len(action.parts)
+    size = min(13.0, share - (5 if share > 16 else 1))
+    inside = "/>"
+    if sheet.titled:
+        start, end = (sheet.scale.text(tick - begin) for tick in (block.start, block.end))
+        inside = f"><title>{escape(str(action))}: {start} to {end}</title></rect>"
+    for i, (part, chunk) in enumerate(zip(action.parts, block.chunks, strict=True)):
+        look = f"{part.kind.name}{chunk % 4}" if part.kind in palette.SHADES else "o"
+        yield f'<rect class="{look}" {_box(x, y + i * share, inner, share)}{inside}'
+        number = str(part.microbatch) if part.microbatch >= 0 and piece.alone else ""
+        if number and size >= 7 and len(number) * size * 0.6 + 2 <= w:
+            middle = y + (i + 0.5) * share + size * 0.36
+            yield _text(x + inner / 2, middle, number, "dl"[chunk % 2], size)
+
+
+def _axis(
+    body: list[str], unit: str, marks: list[tuple[float, str]], room: float, y: float
+) -> float:
+    body.append(f'<path class="a" d="M{_GUTTER:g} {y:g}h{room:g}"/>')
+    for share, text in marks:
+        x = _GUTTER + room * share
+        body.append(f'<path class="a" d="M{x:.1f} {y:g}v5"/>')
+        body.append(_text(x, y + 18, text, "m"))
+    body.append(_text(_GUTTER + room, y + 37, f"time in {unit}" if unit else "time", "e"))
+    return y + 28
+
+
+def _legend(body: list[str], pictured: Sequence[Timeline], width: int, y: float) -> float:
+    found = set[Kind]().union(*map(kinds, pictured))
+    chunks = max(len(t.schedule.placement.rank_of) // t.ranks for t in pictured)
+    items: list[tuple[list[str], str]] = []
+    for kind in palette.SHADES:
+        if kind in found or (Kind.OVERLAP_F_B in found and kind in (Kind.F, Kind.B)):
+            items.append(([f"{kind.name}{c}" for c in range(min(chunks, 4))], palette.WORDS[kind]))
+    items.append((["t"], "idle"))
+    if chunks > 1:
+        items.append(([], "shades: the virtual stages of a rank"))
+    if Kind.OVERLAP_F_B in found:
+        items.append(([], "two halves: an overlapped pair"))
+    x = _GUTTER
+    for looks, words in items:
+        needed = 16 * len(looks) + 7 * len(words) + 16
+        if x > _GUTTER and x + needed > width - 90:
+            x, y = _GUTTER, y + _LINE
+        for look in looks:
+            body.append(f'<rect class="{look}" {_box(x, y, 14, 12)}/>')
+            x += 16
+        body.append(_text(x + 2, y + 10.5, words, "n"))
+        x += 7 * len(words) + 18
+    return y + _LINE + 8
+
+
+def _box(x: float, y: float, w: float, h: float) -> str:
+    return f'x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}"'
+
+
+def _text(x: float, y: float, text: str, look: str, size: float | None = None) -> str:
+    own = f' font-size="{size:g}"' if size else ""
+    clean = escape(_UNPRINTABLE.sub("\ufffd", text))
+    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}"{own}>{clean}</text>'
+
+
+_STYLE = """
+#ID{font:13px system-ui,"Segoe UI","Helvetica Neue",Arial,sans-serif;background:#fff}
+#ID .c{fill:#fff;stroke:#d9dce2}
+#ID .t{fill:#e9ebef}
+#ID .a{stroke:#8a909a;fill:none}
+#ID .h{font-weight:600}
+#ID .h,#ID .r,#ID .n,#ID .m,#ID .e{fill:#22262c}
+#ID .r,#ID .e{text-anchor:end}
+#ID .m,#ID .d,#ID .l{text-anchor:middle}
+#ID .r,#ID .n,#ID .m,#ID .e{font-size:12px}
+#ID .d{fill:DARK}
+#ID .l{fill:LIGHT}
+SHADES
+@media(prefers-color-scheme:dark){
+#ID{background:#15181d}
+#ID .c{fill:#15181d;stroke:#3a404a}
+#ID .t{fill:#2b3038}
+#ID .h,#ID .r,#ID .n,#ID .m,#ID .e{fill:#e4e7ec}
+}
+"""
+
+
+def _document(body: str, width: int, height: float, label: str) -> str:
+    """The picture's root; its styles are bound to an id made from its content, so that several
+    pictures may stand in one page."""
+    name = f"unbubble-{crc32(body.encode('utf-8', 'replace')):08x}"
+    shades = "\n".join(
+        f"#ID .{kind.name}{chunk}{{fill:{fill}}}"
+        for kind, fills in palette.SHADES.items()
+        for chunk, fill in enumerate(fills)
+    )
+    style = _STYLE.replace("SHADES", f"{shades}\n#ID .o{{fill:{palette.OTHER}}}")
+    style = style.replace("DARK", palette.DARK_TEXT).replace("LIGHT", palette.LIGHT_TEXT)
+    label = escape(_UNPRINTABLE.sub("\ufffd", label))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="{name}" role="img" aria-label="{label}" '
+        f'width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}" '
+        f'style="max-width:100%;height:auto">\n<style>{style.replace("ID", name)}</style>\n'
+        f'<rect class="c" {_box(0.5, 0.5, width - 1, height - 1)} rx="6"/>\n{body}\n</svg>\n'
+    )
