@@ -3,5 +3,6 @@
 from unbubble.simulate.program import Deadlock
 from unbubble.simulate.simulation import simulate
 from unbubble.simulate.timeline import Event, Timeline, Transfer
+from unbubble.simulate.waits import Wait, waits
 
-__all__ = ["Deadlock", "Event", "Timeline", "Transfer", "simulate"]
+__all__ = ["Deadlock", "Event", "Timeline", "Transfer", "Wait", "simulate", "waits"]
