@@ -102,16 +102,7 @@ class Schedule:
 
     def actions(self, rank: int) -> Iterator[Action]:
         """A rank's order as readable actions."""
-        forward: Action | None = None
-        for code in self.codes[rank]:
-            action = unpack(code)
-            if code & JOINED:
-                forward = action
-            elif forward is not None:
-                yield overlap(forward, action)
-                forward = None
-            else:
-                yield action
+        return actions_of(self.codes[rank])
 
     def __len__(self) -> int:
         """Number of actions over all ranks, an overlapped pair counting as two."""
@@ -133,3 +124,17 @@ class Schedule:
             f"<Schedule {self.name or 'custom'}: {self.ranks} ranks, {len(self.placement.rank_of)} "
             f"stages, {self.microbatches} microbatches, {len(self)} actions>"
         )
+
+
+def actions_of(row: Iterable[int]) -> Iterator[Action]:
+    """The readable actions of a row of codes."""
+    forward: Action | None = None
+    for code in row:
+        action = unpack(code)
+        if code & JOINED:
+            forward = action
+        elif forward is not None:
+            yield overlap(forward, action)
+            forward = None
+        else:
+            yield action

@@ -11,6 +11,7 @@ microbatch stays within one copy.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from unbubble.errors import InputError
 
@@ -56,6 +57,22 @@ class Placement:
     def is_last(self, stage: int) -> bool:
         """Whether the stage computes the loss."""
         return (stage + 1) % self.num_stages == 0
+
+    @cached_property
+    def sends_up(self) -> tuple[bool, ...]:
+        """For every stage whether its output goes to another rank."""
+        rank_of = self.rank_of
+        return tuple(
+            not self.is_last(s) and rank_of[s] != rank_of[s + 1] for s in range(len(rank_of))
+        )
+
+    @cached_property
+    def sends_down(self) -> tuple[bool, ...]:
+        """For every stage whether its input's gradient goes to another rank."""
+        rank_of = self.rank_of
+        return tuple(
+            not self.is_first(s) and rank_of[s] != rank_of[s - 1] for s in range(len(rank_of))
+        )
 
 
 def linear(ranks: int) -> Placement:

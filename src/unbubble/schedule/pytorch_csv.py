@@ -22,6 +22,15 @@ def parse_csv(text: str, source: str = "schedule", *, name: str = "") -> Schedul
     Raises InputError for a cell that is not an action, for an empty file and for a stage used on
     two ranks. Completeness and deadlock are `check`'s business.
     """
+    rows = parse_rows(text, source)
+    try:
+        return Schedule.of_codes(rows, name=name)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def parse_rows(text: str, source: str = "schedule") -> list["array[int]"]:
+    """The rows of a schedule file as codes; its stages may be anywhere."""
     codes_of = lru_cache(maxsize=None)(lambda cell: parse(cell).codes)
     rows: list[array[int]] = []
     try:
@@ -49,10 +58,7 @@ def parse_csv(text: str, source: str = "schedule", *, name: str = "") -> Schedul
     for number, row in enumerate(rows, 1):
         if not row:
             raise InputError(f"{source}: row {number} is empty; every rank has at least one action")
-    try:
-        return Schedule.of_codes(rows, name=name)
-    except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+    return rows
 
 
 def format_csv(schedule: Schedule) -> str:

@@ -1,0 +1,332 @@
+"""The rules of a complete and consistent schedule, each a fault where it is broken.
+
+An action's position counts from 0 in its rank's order, an overlapped pair being one action. What
+is missing stands where it was needed, else at the end of its row.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from unbubble.action import (
+    COMPUTE,
+    JOINED,
+    KIND_MASK,
+    MICROBATCH_SHIFT,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    Kind,
+    pack,
+    unpack,
+)
+from unbubble.schedule.order import Schedule
+
+if TYPE_CHECKING:
+    from array import array
+
+# plain ints: an enum's members are slow to look up and to compare
+F, B, I, W = int(Kind.F), int(Kind.B), int(Kind.I), int(Kind.W)
+SEND_F, RECV_F = int(Kind.SEND_F), int(Kind.RECV_F)
+SEND_B, RECV_B = int(Kind.SEND_B), int(Kind.RECV_B)
+UNSHARD, RESHARD, REDUCE_GRAD = int(Kind.UNSHARD), int(Kind.RESHARD), int(Kind.REDUCE_GRAD)
+_END_OF_STEP = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)  # in the order that they run in
+_STAGE = 1 << STAGE_SHIFT
+
+
+class Fault(NamedTuple):
+    """One broken rule: where it shows, the action at fault (or missing), what is wrong with it."""
+
+    rank: int
+    position: int
+    action: str
+    fault: str
+
+
+def faults_of_placement(
+    rows: Sequence["array[int]"], rank_of: Mapping[int, int]
+) -> Iterator[Fault]:
+    """Actions of stages that live on another rank, and gaps in the numbers of the stages."""
+    gap = next(stage for stage in range(len(rank_of) + 1) if stage not in rank_of)
+    for rank, row in enumerate(rows):
+        stages = {code >> STAGE_SHIFT & STAGE_MASK for code in row}
+        wrong = {s for s in stages if rank_of.get(s) != rank or s > gap}
+        if not wrong:
+            continue
+        for position, code in positions(row):
+            stage = code >> STAGE_SHIFT & STAGE_MASK
+            if stage not in wrong:
+                continue
+            if stage not in rank_of:
+                why = f"the schedule has {len(rank_of)} stages, counted from 0"
+            elif stage > gap:
+                why = f"stage {gap} is missing; stages count from 0 without a gap"
+            else:
+                why = f"stage {stage} lives on rank {rank_of[stage]}; a stage lives on one rank"
+            yield Fault(rank, position, str(unpack(code)), why)
+
+
+def faults_of(schedule: Schedule) -> Iterator[Fault]:
+    """Every fault of a schedule whose stages are where they should be, in no order."""
+    wheres = []
+    for rank, row in enumerate(schedule.codes):
+        where, again = _first_positions(row, schedule.flush)
+        wheres.append(where)
+        for position, code in again:
+            action = unpack(code)
+            first = where[code & ~JOINED]
+            yield Fault(rank, position, str(action), f"it stands at position {first} already")
+    expected = _microbatches(schedule, wheres)
+    for rank, where in enumerate(wheres):
+        yield from _order_faults(rank, where, schedule, expected)
+        yield from _missing(rank, where, schedule, expected)
+    yield from _message_faults(schedule, wheres)
+    kinds = {code & KIND_MASK for where in wheres for code in where}
+    if not kinds <= {*COMPUTE, SEND_F, RECV_F, SEND_B, RECV_B}:
+        yield from _whole_stage_faults(schedule, kinds)
+
+
+def positions(row: "array[int]") -> Iterator[tuple[int, int]]:
+    """(position, code) of every code of a row."""
+    position = 0
+    for code in row:
+        yield position, code
+        position += not code & JOINED
+
+
+def _first_positions(
+    row: "array[int]", flush: bool
+) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """The first position of every plain code; (position, code) of those that stand there again
+    and may not."""
+    repeatable = (UNSHARD, RESHARD) if flush else (UNSHARD, RESHARD, *_END_OF_STEP)
+    where: dict[int, int] = {}
+    again = []
+    position = 0
+    for code in row:
+        plain = code & ~JOINED
+        if plain not in where:
+            where[plain] = position
+        elif plain & KIND_MASK not in repeatable:
+            again.append((position, code))
+        position += plain == code
+    return where, again
+
+
+def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Collection[int]]:
+    """The microbatches that every copy of the model should run.
+
+    How many they are is what most stages say, so that one stage's fault shows on that stage; a
+    microbatch belongs to the copy that holds most of its actions.
+    """
+    placement = schedule.placement
+    stages, copies = placement.num_stages, placement.copies
+    seen: Counter[tuple[int, bool]] = Counter()
+    belongs: Counter[tuple[int, int]] = Counter()
+    for where in wheres:
+        for code in where:
+            kind = code & KIND_MASK
+            if kind <= I:
+                stage = code >> STAGE_SHIFT & STAGE_MASK
+                seen[stage, kind == F] += 1
+                if copies > 1:
+                    belongs[code >> MICROBATCH_SHIFT, stage // stages] += 1
+    total = 0
+    for copy in range(copies):
+        votes = Counter(n for (stage, _), n in seen.items() if stage // stages == copy)
+        total += max((n for n in votes), key=lambda n: (votes[n], n), default=0)
+    total = max(total, 1)
+    if copies == 1:
+        return [range(total)]
+    expected: list[set[int]] = [set() for _ in range(copies)]
+    for microbatch in range(total):
+        most = max(range(copies), key=lambda c: (belongs[microbatch + 1, c], -c))
+        expected[most].add(microbatch)
+    return list(expected)
+
+
+def _order_faults(
+    rank: int, where: dict[int, int], schedule: Schedule, expected: list[Collection[int]]
+) -> Iterator[Fault]:
+    """What each action of a rank finds wrong with itself: its microbatch, its inputs, its output."""
+    placement, comms = schedule.placement, schedule.with_comms
+    stages = placement.num_stages
+    is_first = [placement.is_first(s) for s in range(len(placement.rank_of))]
+    is_last = [placement.is_last(s) for s in range(len(placement.rank_of))]
+    up, down = placement.sends_up, placement.sends_down
+    find = where.get
+
+    def fault(code: int, position: int, why: str) -> Fault:
+        return Fault(rank, position, str(unpack(code)), why)
+
+    def either(base: int) -> int | None:
+        """Position of the first of B and I."""
+        return min((p for p in (find(base + B), find(base + I)) if p is not None), default=None)
+
+    for code, position in where.items():
+        kind = code & KIND_MASK
+        if kind > RECV_B:
+            continue
+        stage = code >> STAGE_SHIFT & STAGE_MASK
+        base = code - kind
+        if (code >> MICROBATCH_SHIFT) - 1 not in expected[stage // stages]:
+            count = sum(map(len, expected))
+            why = f"the schedule has {count} microbatches, counted from 0"
+            if (code >> MICROBATCH_SHIFT) - 1 < count:
+                why = "another copy of the model runs its microbatch"
+            yield fault(code, position, why)
+        elif kind == F:
+            if not is_first[stage]:
+                if not up[stage - 1]:
+                    before = find(base - _STAGE + F, -1)
+                    if before >= position:
+                        why = f"it comes before {unpack(base - _STAGE + F)}, whose output it takes"
+                        yield fault(code, position, why)
+                elif comms and base + RECV_F not in where:
+                    yield fault(base + RECV_F, position, f"missing: {unpack(code)} needs it")
+            if comms and up[stage] and base + SEND_F not in where:
+                why = f"missing: rank {placement.rank_of[stage + 1]} needs it"
+                yield fault(base + SEND_F, position + 1, why)
+        elif kind == B or kind == I:
+            if find(base + F, -1) >= position:
+                yield fault(code, position, "it comes before its forward")
+            if not is_last[stage]:
+                if not down[stage + 1]:
+                    source = either(base + _STAGE)
+                    if source is not None and source >= position:
+                        why = f"it comes before the backward of stage {stage + 1}, which it needs"
+                        yield fault(code, position, why)
+                elif comms and base + RECV_B not in where:
+                    yield fault(base + RECV_B, position, f"missing: {unpack(code)} needs it")
+            if comms and down[stage] and base + SEND_B not in where:
+                why = f"missing: rank {placement.rank_of[stage - 1]} needs it"
+                yield fault(base + SEND_B, position + 1, why)
+            if kind == B and (base + I in where or base + W in where):
+                yield fault(code, position, "the same backward stands there in halves as well")
+        elif kind == W:
+            if find(base + I, -1) >= position:
+                yield fault(code, position, "it comes before its input gradient")
+        elif kind == SEND_F:
+            if not up[stage]:
+                yield fault(code, position, _nowhere(is_last[stage], "sends its output"))
+            elif find(base + F, -1) > position:
+                yield fault(code, position, "it comes before the forward whose output it sends")
+        elif kind == RECV_F:
+            if is_first[stage] or not up[stage - 1]:
+                yield fault(code, position, _nowhere(is_first[stage], "receives its input"))
+            elif find(base + F, position) < position:
+                yield fault(code, position, "it comes after the forward that needs it")
+        elif kind == SEND_B:
+            if not down[stage]:
+                yield fault(code, position, _nowhere(is_first[stage], "sends a gradient"))
+            elif (made := either(base)) is not None and made > position:
+                yield fault(code, position, "it comes before the backward whose gradient it sends")
+        elif is_last[stage] or not down[stage + 1]:
+            yield fault(code, position, _nowhere(is_last[stage], "receives a gradient"))
+        elif (used := either(base)) is not None and used < position:
+            yield fault(code, position, "it comes after the backward that needs it")
+
+
+def _nowhere(end: bool, what: str) -> str:
+    if end:
+        return f"this stage, at the end of the model, never {what}"
+    return f"the stage {what} on its own rank, without a transfer"
+
+
+def _missing(
+    rank: int, where: dict[int, int], schedule: Schedule, expected: list[Collection[int]]
+) -> Iterator[Fault]:
+    """The forwards and backwards that a rank's stages should run and do not."""
+    placement = schedule.placement
+    end = max(where.values(), default=-1) + 1
+    split = any(code & KIND_MASK in (I, W) for code in where)
+    for stage in placement.stages_of(rank):
+        for microbatch in expected[stage // placement.num_stages]:
+            base = pack(0, stage, microbatch)
+            lacks = [] if base + F in where else [F]
+            if base + B not in where:
+                halves = split or base + I in where or base + W in where
+                lacks += [k for k in ((I, W) if halves else (B,)) if base + k not in where]
+            for kind in lacks:
+                yield Fault(rank, end, str(unpack(base + kind)), "missing")
+
+
+def _message_faults(schedule: Schedule, wheres: list[dict[int, int]]) -> Iterator[Fault]:
+    """Pairs of ranks that receive in another order than is sent; the first such of each pair."""
+    placement = schedule.placement
+    rank_of, up, down = placement.rank_of, placement.sends_up, placement.sends_down
+    sent: dict[tuple[int, int], list[int]] = {}
+    received: dict[tuple[int, int], list[int]] = {}
+    for rank, where in enumerate(wheres):
+        for code in where:
+            kind = code & KIND_MASK
+            if not SEND_F <= kind <= RECV_B:
+                continue
+            stage = code >> STAGE_SHIFT & STAGE_MASK
+            if kind == SEND_F and up[stage]:
+                receive = code + _STAGE + RECV_F - SEND_F
+                sent.setdefault((rank, rank_of[stage + 1]), []).append(receive)
+            elif kind == SEND_B and down[stage]:
+                receive = code - _STAGE + RECV_B - SEND_B
+                sent.setdefault((rank, rank_of[stage - 1]), []).append(receive)
+            elif kind == RECV_F and not placement.is_first(stage) and up[stage - 1]:
+                received.setdefault((rank_of[stage - 1], rank), []).append(code)
+            elif kind == RECV_B and not placement.is_last(stage) and down[stage + 1]:
+                received.setdefault((rank_of[stage + 1], rank), []).append(code)
+    for pair, out in sent.items():
+        into = received.get(pair, [])
+        if out == into:
+            continue
+        both = set(out) & set(into)
+        ordered = zip((c for c in out if c in both), (c for c in into if c in both), strict=True)
+        wrong = next(((o, i) for o, i in ordered if o != i), None)
+        if wrong:
+            source, rank = pair
+            why = f"rank {source} sends what {unpack(wrong[0])} receives before it"
+            yield Fault(rank, wheres[rank][wrong[1]], str(unpack(wrong[1])), why)
+
+
+def _whole_stage_faults(schedule: Schedule, kinds: set[int]) -> Iterator[Fault]:
+    """UNSHARD, RESHARD and the actions that end a stage's step.
+
+    Where a schedule has one of them at all, it is asked of every stage: PyTorch refuses to
+    compute on a sharded stage, and scales the gradients in REDUCE_GRAD.
+    """
+    sharding = UNSHARD in kinds or RESHARD in kinds
+    ends = [kind for kind in _END_OF_STEP if kind in kinds and schedule.flush]
+    for rank, row in enumerate(schedule.codes):
+        unsharded: dict[int, bool] = {}  # whether the stage has computed since
+        ended: dict[int, Kind] = {}
+        position = -1
+        for position, code in positions(row):
+            action = unpack(code)
+            kind, stage = action.kind, action.stage
+            why = ""
+            if kind == UNSHARD:
+                if stage in unsharded:
+                    why = "the stage is unsharded already"
+                unsharded[stage] = False
+            elif kind == RESHARD:
+                if stage not in unsharded:
+                    why = "the stage is not unsharded"
+                elif not unsharded.pop(stage):
+                    why = "the stage has not computed since it was unsharded"
+            elif kind in ends:
+                if (last := ended.setdefault(stage, kind)) > kind:
+                    why = f"it comes after the stage's {last.name}"
+                ended[stage] = max(last, kind)
+            elif kind in COMPUTE:
+                if sharding and stage not in unsharded:
+                    why = "the stage is not unsharded"
+                elif stage in ended:
+                    why = f"it comes after the flush, the stage's {ended[stage].name}"
+                if stage in unsharded:
+                    unsharded[stage] = True
+            if why:
+                yield Fault(rank, position, str(action), why)
+        for stage in unsharded:
+            yield Fault(rank, position + 1, f"{stage}RESHARD", "missing")
+        present = set(row)
+        for stage in schedule.placement.stages_of(rank):
+            for end in ends:
+                if pack(end, stage) not in present:
+                    yield Fault(rank, position + 1, f"{stage}{end.name}", "missing")
