@@ -107,7 +107,9 @@ def _blocked_transfers(schedule: Schedule, send: str) -> Iterator[Blocked]:
         begin, end = groups[rank][at[rank] : at[rank] + 2]
         for transfer in rows[rank][begin:end]:
             other = received if transfer.is_send else sent
-            if (waits or not transfer.is_send) and other.get(transfer.channel, 0) <= transfer.number:
+            if (waits or not transfer.is_send) and other.get(
+                transfer.channel, 0
+            ) <= transfer.number:
                 return transfer
         return None
 

@@ -1,0 +1,81 @@
+"""Lowering: PyTorch's own passes are the oracle of "early"; all of them pass the check."""
+
+import pytest
+
+from unbubble.errors import InputError
+from unbubble.schedule import Schedule
+from unbubble.schedule.check import check
+from unbubble.schedule.lowering import RECEIVES, compute_only, lower
+
+GRID = [
+    (name, p, m, v)
+    for name, many in [
+        ("GPipe", (1,)),
+        ("Interleaved1F1B", (2, 3)),
+        ("LoopedBFS", (2, 3)),
+        ("InterleavedZeroBubble", (2, 3)),
+        ("ZBVZeroBubble", (2,)),
+        ("DualPipeV", (2,)),
+    ]
+    for v in many
+    for p in (1, 2, 3, 4)
+    for m in (1, 2, 4, 8)
+]
+
+
+def _pytorch(name, p, m, v):
+    """PyTorch's compute-only order, or None where its class refuses the numbers."""
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    try:
+        rows = get_schedule_ops(name, p, m, v)
+    except (ValueError, AssertionError, KeyError, RuntimeError):
+        return None
+    return [[a for a in row if a is not None and a.is_compute_op] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def built_in():
+    orders = {key: _pytorch(*key) for key in GRID}
+    return {key: order for key, order in orders.items() if order is not None}
+
+
+def test_early_is_the_order_of_pytorchs_own_pass(built_in):
+    from torch.distributed.pipelining.schedules import _add_send_recv
+
+    assert len(built_in) > 100
+    for key, rows in built_in.items():
+        schedule = Schedule.of([map(str, row) for row in rows])
+        theirs = _add_send_recv(
+            dict(enumerate(map(list, rows))),
+            lambda stage, placement=schedule.placement: placement.rank_of[stage],
+            schedule.num_stages,
+        )
+        lowered = lower(schedule)
+        for rank in range(schedule.ranks):
+            assert list(map(str, lowered.actions(rank))) == list(map(str, theirs[rank])), key
+
+
+def test_every_lowering_of_a_built_in_order_is_complete(built_in):
+    for key, rows in built_in.items():
+        schedule = Schedule.of([map(str, row) for row in rows])
+        for receive in RECEIVES:
+            lowered = lower(schedule, receive)
+            assert compute_only(lowered) == schedule
+            send = "buffered" if receive == "just-in-time" else "blocking"
+            assert check(lowered, send).good, (key, receive)
+
+
+def test_a_schedule_that_can_never_finish_is_refused():
+    stuck = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]])
+    for receive in ("early", "smart"):
+        with pytest.raises(InputError, match="can never finish"):
+            lower(stuck, receive)
+
+
+def test_a_lowered_schedule_is_not_lowered_again():
+    schedule = Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
+    with pytest.raises(InputError, match="already"):
+        lower(lower(schedule))
+    with pytest.raises(InputError, match="early, just-in-time, smart"):
+        lower(schedule, "late")
