@@ -7,8 +7,8 @@ from unbubble.schedule import Schedule
 from unbubble.schedule.check import check
 
 
-def _faults(*rows, **options):
-    return [tuple(f[:3]) for f in check(Schedule.of([r.split() for r in rows]), **options).faults]
+def _schedule(*rows, **options):
+    return Schedule.of([row.split() for row in rows], **options)
 
 
 def test_a_complete_schedule_is_good():
@@ -28,11 +28,10 @@ def test_pytorchs_internal_1f1b_form_is_wrong_on_its_last_rank():
 
 
 def test_both_ranks_sending_first_blocks_unless_buffered_or_batched():
-    rows = [
-        "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1".split(),
-        "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1".split(),
-    ]
-    schedule = Schedule.of(rows)
+    schedule = _schedule(
+        "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1",
+        "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1",
+    )
     blocked = check(schedule, "blocking").deadlock
     assert [(b.rank, b.action, b.waits_for) for b in blocked] == [
         (0, "0SEND_F1", "1RECV_F1"),

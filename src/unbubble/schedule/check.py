@@ -26,6 +26,7 @@ from unbubble.errors import InputError
 from unbubble.schedule.deadlock import SENDS, Blocked, blocked_actions
 from unbubble.schedule.order import Schedule, actions_of
 from unbubble.schedule.rules import Fault, faults_of, faults_of_placement
+from unbubble.schedule.transfer import transfers_of
 
 if TYPE_CHECKING:
     from array import array
@@ -61,9 +62,10 @@ def check(schedule: Schedule, send: str = "blocking") -> Report:
     misplaced = _first(faults_of_placement(schedule.codes, rank_of))
     if misplaced:  # everything else depends on where the stages are
         return Report(faults=misplaced, deadlock=(), send=send)
+    transfers = transfers_of(schedule)
     return Report(
-        faults=_first(faults_of(schedule)),
-        deadlock=tuple(blocked_actions(schedule, send)),
+        faults=_first(faults_of(schedule, transfers)),
+        deadlock=tuple(blocked_actions(schedule, transfers, send)),
         send=send,
     )
 

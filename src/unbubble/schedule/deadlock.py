@@ -5,13 +5,15 @@ wait, each for its other end; the n-th send from one rank to another meets the n
 communication libraries have it. In a compute-only schedule an action waits for its input.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.rules import B, F, I, RECV_B, RECV_F, SEND_B, SEND_F, positions
+from unbubble.schedule.rules import B, F, I, positions
+from unbubble.schedule.transfer import Transfer
 
 SENDS = ("blocking", "buffered", "batched")
 
@@ -27,137 +29,90 @@ class Blocked(NamedTuple):
     waits_for: str
 
 
-def blocked_actions(schedule: Schedule, send: str) -> Iterator[Blocked]:
-    """The action at which each stuck rank waits; none if every rank comes to its end."""
-    return _blocked_transfers(schedule, send) if schedule.with_comms else _blocked_compute(schedule)
+def blocked_actions(
+    schedule: Schedule, transfers: list[list[Transfer]], send: str
+) -> Iterator[Blocked]:
+    """The action at which each stuck rank waits, none if all come to their end; `transfers` are
+    the schedule's (see `transfers_of`), `send` one of SENDS."""
+    if any(transfers):
+        return _blocked_transfers(transfers, send)
+    return _blocked_compute(schedule)
 
 
-class _Transfer(NamedTuple):
-    """A send or receive: the n-th of its side of a channel (a pair of ranks, in one direction)."""
-
-    position: int
-    code: int
-    channel: int
-    number: int
-    is_send: bool
-    peer: int
-
-
-def _transfers(schedule: Schedule) -> list[list[_Transfer]]:
-    """Every rank's sends and receives; those that go nowhere wait for nothing."""
-    placement = schedule.placement
-    rank_of, up, down = placement.rank_of, placement.sends_up, placement.sends_down
-    channels: dict[tuple[int, int], int] = {}
-    numbers: dict[tuple[int, bool], int] = {}
-    rows = []
-    for rank, row in enumerate(schedule.codes):
-        transfers = []
-        position = -1
-        for code in row:
-            position += not code & JOINED
-            kind = code & KIND_MASK
-            if not SEND_F <= kind <= RECV_B:
-                continue
-            stage = code >> STAGE_SHIFT & STAGE_MASK
-            if kind == SEND_F and up[stage]:
-                peer = rank_of[stage + 1]
-            elif kind == SEND_B and down[stage]:
-                peer = rank_of[stage - 1]
-            elif kind == RECV_F and not placement.is_first(stage) and up[stage - 1]:
-                peer = rank_of[stage - 1]
-            elif kind == RECV_B and not placement.is_last(stage) and down[stage + 1]:
-                peer = rank_of[stage + 1]
-            else:
-                continue
-            is_send = kind == SEND_F or kind == SEND_B
-            pair = (rank, peer) if is_send else (peer, rank)
-            channel = channels.setdefault(pair, len(channels))
-            number = numbers.get((channel, is_send), 0)
-            numbers[channel, is_send] = number + 1
-            transfers.append(_Transfer(position, code, channel, number, is_send, peer))
-        rows.append(transfers)
-    return rows
-
-
-def _groups(transfers: list[_Transfer], batched: bool) -> list[int]:
-    """Where each group of transfers that are posted at once begins, and the end."""
+def _groups(row: list[Transfer], batched: bool) -> list[int]:
+    """Where each group of a rank's transfers that are posted at once begins, and the end."""
     begins = [
         i
-        for i, t in enumerate(transfers)
-        if not (
-            batched
-            and i
-            and transfers[i - 1].peer == t.peer
-            and transfers[i - 1].position == t.position - 1
-        )
+        for i, transfer in enumerate(row)
+        if not batched
+        or i == 0
+        or row[i - 1].peer != transfer.peer
+        or row[i - 1].position + 1 != transfer.position
     ]
-    return [*begins, len(transfers)]
+    return [*begins, len(row)]
 
 
-def _blocked_transfers(schedule: Schedule, send: str) -> Iterator[Blocked]:
-    rows = _transfers(schedule)
+def _blocked_transfers(rows: list[list[Transfer]], send: str) -> Iterator[Blocked]:
+    """Each rank posts one group after the other, when the one before has met its other ends."""
     groups = [_groups(row, send == "batched") for row in rows]
-    waits = send != "buffered"
     at = [0] * len(rows)
-    sent: dict[int, int] = {}
-    received: dict[int, int] = {}
+    # by the two ranks of a channel, sender first: how many are posted so far at either end
+    sent: Counter[tuple[int, int]] = Counter()
+    received: Counter[tuple[int, int]] = Counter()
+    unmet: dict[int, list[tuple[Transfer, int]]] = {}
+    work = list(range(len(rows)))
 
-    def unmet(rank: int) -> _Transfer | None:
-        """The first transfer of the rank's group whose other end is not posted."""
-        begin, end = groups[rank][at[rank] : at[rank] + 2]
-        for transfer in rows[rank][begin:end]:
-            other = received if transfer.is_send else sent
-            if (waits or not transfer.is_send) and other.get(
-                transfer.channel, 0
-            ) <= transfer.number:
-                return transfer
-        return None
+    def met(rank: int, transfer: Transfer, number: int) -> bool:
+        if transfer.is_send:
+            return send == "buffered" or received[rank, transfer.peer] >= number
+        return sent[transfer.peer, rank] >= number
 
-    work = [rank for rank, row in enumerate(rows) if row]
-    stuck: dict[int, _Transfer] = {}
     while work:
         rank = work.pop()
-        posted = rank in stuck
-        while at[rank] < len(groups[rank]) - 1:
-            if not posted:
-                begin, end = groups[rank][at[rank] : at[rank] + 2]
-                for transfer in rows[rank][begin:end]:
-                    side = sent if transfer.is_send else received
-                    side[transfer.channel] = transfer.number + 1
-                if transfer.peer in stuck:
-                    work.append(transfer.peer)
-            blocked = unmet(rank)
-            if blocked is not None:
-                stuck[rank] = blocked
+        while True:
+            waiting = [t for t in unmet.pop(rank, ()) if not met(rank, *t)]
+            if waiting:
+                unmet[rank] = waiting
                 break
-            stuck.pop(rank, None)
+            if at[rank] == len(groups[rank]) - 1:
+                break
+            begin, end = groups[rank][at[rank] : at[rank] + 2]
             at[rank] += 1
-            posted = False
-    for rank, transfer in sorted(stuck.items()):
-        yield Blocked(rank, transfer.position, str(unpack(transfer.code)), _other_end(transfer))
+            posted = unmet[rank] = []
+            for transfer in rows[rank][begin:end]:
+                side, channel = (
+                    (sent, (rank, transfer.peer))
+                    if transfer.is_send
+                    else (received, (transfer.peer, rank))
+                )
+                side[channel] += 1
+                posted.append((transfer, side[channel]))
+            if transfer.peer in unmet:
+                work.append(transfer.peer)
+    for rank, waiting in sorted(unmet.items()):
+        transfer = waiting[0][0]
+        other = transfer.message if transfer.is_send else _send_of(transfer.message)
+        yield Blocked(rank, transfer.position, str(unpack(transfer.code)), str(unpack(other)))
 
 
-def _other_end(transfer: _Transfer) -> str:
-    action = unpack(transfer.code)
-    step = 1 if action.kind in (Kind.SEND_F, Kind.RECV_B) else -1
-    kind = Kind[("RECV_" if transfer.is_send else "SEND_") + action.kind.name[-1]]
-    return str(action._replace(kind=kind, stage=action.stage + step))
+def _send_of(receive: int) -> int:
+    """The code of the send that a receive takes."""
+    if receive & KIND_MASK == Kind.RECV_F:
+        return receive - _STAGE + Kind.SEND_F - Kind.RECV_F
+    return receive + _STAGE + Kind.SEND_B - Kind.RECV_B
 
 
 def _blocked_compute(schedule: Schedule) -> Iterator[Blocked]:
-    placement = schedule.placement
-    up, down = placement.sends_up, placement.sends_down
-    takes_up = [not placement.is_first(s) and up[s - 1] for s in range(len(up))]
-    takes_down = [not placement.is_last(s) and down[s + 1] for s in range(len(down))]
+    next_rank, previous_rank = schedule.placement.next_rank, schedule.placement.previous_rank
 
     def need(code: int) -> int:
         """The code of the action on another rank that this one waits for, −1: none; a backward
         of either kind goes as B."""
         stage, kind = code >> STAGE_SHIFT & STAGE_MASK, code & KIND_MASK
         base = code & ~(KIND_MASK | JOINED)
-        if kind == F and takes_up[stage]:
+        if kind == F and previous_rank[stage] >= 0:
             return base - _STAGE + F
-        if (kind == B or kind == I) and takes_down[stage]:
+        if kind in (B, I) and next_rank[stage] >= 0:
             return base + _STAGE + B
         return -1
 

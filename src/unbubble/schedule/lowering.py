@@ -65,9 +65,8 @@ class _Routes:
     def __init__(self, schedule: Schedule):
         placement = schedule.placement
         stages = range(len(placement.rank_of))
-        self.rank_of = placement.rank_of
-        self.up = placement.sends_up
-        self.down = placement.sends_down
+        self.next_rank = placement.next_rank
+        self.previous_rank = placement.previous_rank
         self.first = [placement.is_first(s) for s in stages]
         self.last = [placement.is_last(s) for s in stages]
 
@@ -86,10 +85,9 @@ class _Routes:
         kind = code & KIND_MASK
         stage = code >> STAGE_SHIFT & STAGE_MASK
         if kind == Kind.F and not self.last[stage]:
-            return (code & _PLAIN) + _STAGE, self.rank_of[stage + 1] if self.up[stage] else -1
+            return (code & _PLAIN) + _STAGE, self.next_rank[stage]
         if (kind == Kind.B or kind == Kind.I) and not self.first[stage]:
-            to = self.rank_of[stage - 1] if self.down[stage] else -1
-            return (code & _PLAIN | Kind.B) - _STAGE, to
+            return (code & _PLAIN | Kind.B) - _STAGE, self.previous_rank[stage]
         return -1, -1
 
 

@@ -59,19 +59,21 @@ class Placement:
         return (stage + 1) % self.num_stages == 0
 
     @cached_property
-    def sends_up(self) -> tuple[bool, ...]:
-        """For every stage whether its output goes to another rank."""
+    def next_rank(self) -> tuple[int, ...]:
+        """For every stage the other rank that holds the next one; −1: none, or the same rank."""
         rank_of = self.rank_of
         return tuple(
-            not self.is_last(s) and rank_of[s] != rank_of[s + 1] for s in range(len(rank_of))
+            -1 if self.is_last(s) or rank_of[s + 1] == rank else rank_of[s + 1]
+            for s, rank in enumerate(rank_of)
         )
 
     @cached_property
-    def sends_down(self) -> tuple[bool, ...]:
-        """For every stage whether its input's gradient goes to another rank."""
+    def previous_rank(self) -> tuple[int, ...]:
+        """For every stage the other rank that holds the one before; −1: none, or the same rank."""
         rank_of = self.rank_of
         return tuple(
-            not self.is_first(s) and rank_of[s] != rank_of[s - 1] for s in range(len(rank_of))
+            -1 if self.is_first(s) or rank_of[s - 1] == rank else rank_of[s - 1]
+            for s, rank in enumerate(rank_of)
         )
 
 

@@ -20,14 +20,13 @@ from unbubble.action import (
     unpack,
 )
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.transfer import RECV_B, RECV_F, SEND_B, SEND_F, Transfer
 
 if TYPE_CHECKING:
     from array import array
 
 # plain ints: an enum's members are slow to look up and to compare
 F, B, I, W = int(Kind.F), int(Kind.B), int(Kind.I), int(Kind.W)
-SEND_F, RECV_F = int(Kind.SEND_F), int(Kind.RECV_F)
-SEND_B, RECV_B = int(Kind.SEND_B), int(Kind.RECV_B)
 UNSHARD, RESHARD, REDUCE_GRAD = int(Kind.UNSHARD), int(Kind.RESHARD), int(Kind.REDUCE_GRAD)
 _END_OF_STEP = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)  # in the order that they run in
 _STAGE = 1 << STAGE_SHIFT
@@ -65,8 +64,9 @@ def faults_of_placement(
             yield Fault(rank, position, str(unpack(code)), why)
 
 
-def faults_of(schedule: Schedule) -> Iterator[Fault]:
-    """Every fault of a schedule whose stages are where they should be, in no order."""
+def faults_of(schedule: Schedule, transfers: list[list[Transfer]]) -> Iterator[Fault]:
+    """Every fault of a schedule whose stages are where they should be, in no order; `transfers`
+    are its own (see `transfers_of`)."""
     wheres = []
     for rank, row in enumerate(schedule.codes):
         where, again = _first_positions(row, schedule.flush)
@@ -79,7 +79,7 @@ def faults_of(schedule: Schedule) -> Iterator[Fault]:
     for rank, where in enumerate(wheres):
         yield from _order_faults(rank, where, schedule, expected)
         yield from _missing(rank, where, schedule, expected)
-    yield from _message_faults(schedule, wheres)
+    yield from _message_faults(transfers)
     kinds = {code & KIND_MASK for where in wheres for code in where}
     if not kinds <= {*COMPUTE, SEND_F, RECV_F, SEND_B, RECV_B}:
         yield from _whole_stage_faults(schedule, kinds)
@@ -147,12 +147,12 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
 def _order_faults(
     rank: int, where: dict[int, int], schedule: Schedule, expected: list[Collection[int]]
 ) -> Iterator[Fault]:
-    """What each action of a rank finds wrong with itself: its microbatch, its inputs, its output."""
+    """What each action of a rank finds wrong with itself: its microbatch, inputs, output."""
     placement, comms = schedule.placement, schedule.with_comms
     stages = placement.num_stages
     is_first = [placement.is_first(s) for s in range(len(placement.rank_of))]
     is_last = [placement.is_last(s) for s in range(len(placement.rank_of))]
-    up, down = placement.sends_up, placement.sends_down
+    next_rank, previous_rank = placement.next_rank, placement.previous_rank
     find = where.get
 
     def fault(code: int, position: int, why: str) -> Fault:
@@ -176,29 +176,29 @@ def _order_faults(
             yield fault(code, position, why)
         elif kind == F:
             if not is_first[stage]:
-                if not up[stage - 1]:
+                if previous_rank[stage] < 0:
                     before = find(base - _STAGE + F, -1)
                     if before >= position:
                         why = f"it comes before {unpack(base - _STAGE + F)}, whose output it takes"
                         yield fault(code, position, why)
                 elif comms and base + RECV_F not in where:
                     yield fault(base + RECV_F, position, f"missing: {unpack(code)} needs it")
-            if comms and up[stage] and base + SEND_F not in where:
-                why = f"missing: rank {placement.rank_of[stage + 1]} needs it"
+            if comms and next_rank[stage] >= 0 and base + SEND_F not in where:
+                why = f"missing: rank {next_rank[stage]} needs it"
                 yield fault(base + SEND_F, position + 1, why)
-        elif kind == B or kind == I:
+        elif kind <= I:  # B or I
             if find(base + F, -1) >= position:
                 yield fault(code, position, "it comes before its forward")
             if not is_last[stage]:
-                if not down[stage + 1]:
+                if next_rank[stage] < 0:
                     source = either(base + _STAGE)
                     if source is not None and source >= position:
                         why = f"it comes before the backward of stage {stage + 1}, which it needs"
                         yield fault(code, position, why)
                 elif comms and base + RECV_B not in where:
                     yield fault(base + RECV_B, position, f"missing: {unpack(code)} needs it")
-            if comms and down[stage] and base + SEND_B not in where:
-                why = f"missing: rank {placement.rank_of[stage - 1]} needs it"
+            if comms and previous_rank[stage] >= 0 and base + SEND_B not in where:
+                why = f"missing: rank {previous_rank[stage]} needs it"
                 yield fault(base + SEND_B, position + 1, why)
             if kind == B and (base + I in where or base + W in where):
                 yield fault(code, position, "the same backward stands there in halves as well")
@@ -206,21 +206,21 @@ def _order_faults(
             if find(base + I, -1) >= position:
                 yield fault(code, position, "it comes before its input gradient")
         elif kind == SEND_F:
-            if not up[stage]:
+            if next_rank[stage] < 0:
                 yield fault(code, position, _nowhere(is_last[stage], "sends its output"))
             elif find(base + F, -1) > position:
                 yield fault(code, position, "it comes before the forward whose output it sends")
         elif kind == RECV_F:
-            if is_first[stage] or not up[stage - 1]:
+            if previous_rank[stage] < 0:
                 yield fault(code, position, _nowhere(is_first[stage], "receives its input"))
             elif find(base + F, position) < position:
                 yield fault(code, position, "it comes after the forward that needs it")
         elif kind == SEND_B:
-            if not down[stage]:
+            if previous_rank[stage] < 0:
                 yield fault(code, position, _nowhere(is_first[stage], "sends a gradient"))
             elif (made := either(base)) is not None and made > position:
                 yield fault(code, position, "it comes before the backward whose gradient it sends")
-        elif is_last[stage] or not down[stage + 1]:
+        elif next_rank[stage] < 0:
             yield fault(code, position, _nowhere(is_last[stage], "receives a gradient"))
         elif (used := either(base)) is not None and used < position:
             yield fault(code, position, "it comes after the backward that needs it")
@@ -250,39 +250,28 @@ def _missing(
                 yield Fault(rank, end, str(unpack(base + kind)), "missing")
 
 
-def _message_faults(schedule: Schedule, wheres: list[dict[int, int]]) -> Iterator[Fault]:
+def _message_faults(transfers: list[list[Transfer]]) -> Iterator[Fault]:
     """Pairs of ranks that receive in another order than is sent; the first such of each pair."""
-    placement = schedule.placement
-    rank_of, up, down = placement.rank_of, placement.sends_up, placement.sends_down
     sent: dict[tuple[int, int], list[int]] = {}
-    received: dict[tuple[int, int], list[int]] = {}
-    for rank, where in enumerate(wheres):
-        for code in where:
-            kind = code & KIND_MASK
-            if not SEND_F <= kind <= RECV_B:
-                continue
-            stage = code >> STAGE_SHIFT & STAGE_MASK
-            if kind == SEND_F and up[stage]:
-                receive = code + _STAGE + RECV_F - SEND_F
-                sent.setdefault((rank, rank_of[stage + 1]), []).append(receive)
-            elif kind == SEND_B and down[stage]:
-                receive = code - _STAGE + RECV_B - SEND_B
-                sent.setdefault((rank, rank_of[stage - 1]), []).append(receive)
-            elif kind == RECV_F and not placement.is_first(stage) and up[stage - 1]:
-                received.setdefault((rank_of[stage - 1], rank), []).append(code)
-            elif kind == RECV_B and not placement.is_last(stage) and down[stage + 1]:
-                received.setdefault((rank_of[stage + 1], rank), []).append(code)
-    for pair, out in sent.items():
-        into = received.get(pair, [])
-        if out == into:
+    received: dict[tuple[int, int], dict[int, int]] = {}
+    for rank, row in enumerate(transfers):
+        for position, code, message, peer in row:
+            if code != message:
+                sent.setdefault((rank, peer), []).append(message)
+            else:
+                received.setdefault((peer, rank), {}).setdefault(message, position)
+    for (source, rank), out in sent.items():
+        into = received.get((source, rank), {})
+        if out == list(into):
             continue
-        both = set(out) & set(into)
-        ordered = zip((c for c in out if c in both), (c for c in into if c in both), strict=True)
-        wrong = next(((o, i) for o, i in ordered if o != i), None)
-        if wrong:
-            source, rank = pair
-            why = f"rank {source} sends what {unpack(wrong[0])} receives before it"
-            yield Fault(rank, wheres[rank][wrong[1]], str(unpack(wrong[1])), why)
+        both = set(out) & into.keys()
+        first_out = (message for message in dict.fromkeys(out) if message in both)
+        first_in = (message for message in into if message in both)
+        for one, other in zip(first_out, first_in, strict=True):
+            if one != other:
+                why = f"rank {source} sends what {unpack(one)} receives before it"
+                yield Fault(rank, into[other], str(unpack(other)), why)
+                break
 
 
 def _whole_stage_faults(schedule: Schedule, kinds: set[int]) -> Iterator[Fault]:
