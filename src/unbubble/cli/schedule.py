@@ -1,6 +1,7 @@
 """`unbubble schedule`: the registry of schedules, their pictures, their files, their proof."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def show(
     from unbubble.report.text import render
 
     timeline = simulate(order, Costs.uniform(order.placement))
-    click.echo(render(timeline, width=width, color=click.get_text_stream("stdout").isatty()))
+    click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
 
 
 @command.command()
