@@ -10,7 +10,7 @@ from unbubble.action import KIND_MASK, MICROBATCH_SHIFT, STAGE_MASK, STAGE_SHIFT
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import families, family, generate
-from unbubble.families.family import MAX_CELLS, nearest
+from unbubble.families.family import MAX_CELLS, MAX_STAGES, nearest
 from unbubble.simulate import simulate
 
 NAMES = {
@@ -98,12 +98,20 @@ def test_every_schedule_is_complete_placed_as_announced_and_runs_to_its_end(made
         ((4, -1), "m (microbatches) is -1"),
         ((4, 4, 2), "v (stages a rank) of 1, not 2"),
         ((1 << 10, 1 << 20), f"at most {MAX_CELLS}"),
+        ((1 << 40, 1), f"at most {MAX_STAGES}"),
     ],
 )
 def test_parameters_that_no_family_takes(arguments, words):
     with pytest.raises(InputError) as error:
         generate("1f1b", *arguments)
     assert words in str(error.value)
+
+
+def test_a_v_that_the_family_cannot_have():
+    with pytest.raises(InputError, match=r"interleaved-1f1b has v .* of at least 1, not 0"):
+        generate("interleaved-1f1b", 4, 4, 0)
+    with pytest.raises(InputError, match=r"dualpipe-v has v .* of 2, not 1"):
+        generate("dualpipe-v", 4, 8, 1)
 
 
 def test_an_unknown_option_names_those_there_are():

@@ -103,6 +103,12 @@ def test_both_rules_agree_where_p_divides_m(p, v, m, F, B):
     assert peaks(schedule) == expected
 
 
+@given(st.integers(1, 8), st.integers(1, 20))
+def test_one_stage_a_rank_is_eager_1f1b(p, m):
+    assume(legal("pytorch", p, m))
+    assert generate("interleaved", p, m, 1).codes == generate("eager-1f1b", p, m).codes
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 20), TIME, TIME, st.data())
 def test_the_bubble_of_any_legal_group(p, v, m, F, B, data):
