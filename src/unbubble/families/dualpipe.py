@@ -31,7 +31,7 @@ from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import bidirectional, v_shape
-from unbubble.schedule.weave import array_of, run, weave
+from unbubble.schedule.weave import array_of, in_turn, run, weave
 
 
 def dualpipe(
@@ -117,11 +117,6 @@ def steps(depth: int, place: int, microbatches: int, near: Stream, far: Stream) 
     split = array_of(as_kind(Kind.I, last[place + 1 :]), near.backward(inner, Kind.I))
     row += weave((as_kind(Kind.W, split), place + 1), (split, 0))
     return row
-
-
-def in_turn(*lanes: "array[int] | range") -> "array[int]":
-    """One action of each lane after the other; the lanes are equally long."""
-    return weave(*((lane, 0) for lane in lanes))
 
 
 def as_kind(kind: Kind, codes: Iterable[int]) -> "array[int]":
