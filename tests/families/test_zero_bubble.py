@@ -1,7 +1,5 @@
 """ZB-H1, ZB-H2, ZB-V: complete, free of deadlock, as short and as small as their formulas say."""
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
