@@ -7,7 +7,6 @@ is said in `unknown`; a rank that is missing is named, and then there is no Time
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 from unbubble.action import JOINED, Action, Kind
 from unbubble.errors import InputError
@@ -131,26 +130,29 @@ def _schedule(
             raise Missing(f"no trace holds stage {shown}; the trace of its rank is missing")
         placement = infer(stages)
     schedule = Schedule.of(orders, placement)
-    _complete(rows)
+    _complete(rows, schedule.placement)
     return schedule
 
 
-def _complete(rows: Sequence[Sequence[Seen]]) -> None:
+def _complete(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
     """Every stage must have done the same microbatches, or some trace is cut off."""
     done: dict[tuple[Kind, int], set[int]] = {}
     for row in rows:
         for seen in row:
             for part in seen.action.parts:
-                kind = Kind.B if part.kind is Kind.I else part.kind
+                kind = part.kind if part.kind is not Kind.I else Kind.B
                 numbers = done.setdefault((kind, part.stage), set())
                 if part.microbatch in numbers:
                     raise Missing(f"{part} happened twice in the step")
                 numbers.add(part.microbatch)
-    everything = set().union(*done.values())
-    for (kind, stage), numbers in sorted(done.items()):
-        if kind is not Kind.W and (absent := sorted(everything - numbers)):
+    of_copy: dict[int, set[int]] = {}
+    for (_, stage), numbers in done.items():
+        of_copy.setdefault(stage // placement.num_stages, set()).update(numbers)
+    for (of, stage), numbers in sorted(done.items()):
+        absent = sorted(of_copy[stage // placement.num_stages] - numbers)
+        if of is not Kind.W and absent:
             raise Missing(
-                f"{Action(kind, stage, absent[0])} is in no trace ({len(absent)} such actions of "
+                f"{Action(of, stage, absent[0])} is in no trace ({len(absent)} such actions of "
                 f"stage {stage}); its trace is cut off or holds only a part of the step"
             )
     for kind in (Kind.F, Kind.B):
@@ -235,7 +237,10 @@ def _timeline(
         for row, one, o in zip(rows, observed, clocks.offsets, strict=True)
     ]
     zero = min(seen.start for row in placed for seen in row)
-    starts, ends, communication, overhead = [], [], [], []
+    starts: list[array[int]] = []
+    ends: list[array[int]] = []
+    communication: list[array[int]] = []
+    overhead: list[array[int]] = []
     for row, codes in zip(placed, schedule.codes, strict=True):
         columns = array("q"), array("q"), array("q"), array("q")
         seen_of = iter(row)
@@ -264,8 +269,3 @@ def _timeline(
         ticks_per_unit=NS,
         measured=True,
     )
-
-
-def typical_step(durations: Sequence[int]) -> int:
-    """The index of the step of median duration, the one to show when none is asked for."""
-    return durations.index(median_low(durations))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from unbubble.action import TRANSFER, Action, Kind
 from unbubble.trace.intervals import Interval, clip, length, outside, union
-from unbubble.trace.kineto import COLLECTIVE, COMPUTE, P2P, Kernel, KinetoTrace, Window
+from unbubble.trace.kineto_file import COLLECTIVE, COMPUTE, P2P, Kernel, KinetoTrace, Window
 from unbubble.trace.names import NO_STAGE, Named, is_optimizer, transfer_named
 from unbubble.trace.observed import Busy, HalfTransfer, Seen
 

@@ -9,10 +9,10 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
-from io import BufferedReader
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any
 
 import msgspec
 
@@ -90,7 +90,7 @@ class EventFile:
         except OSError as error:
             raise InputError(f"{self.path}: {error.strerror or error}") from None
 
-    def _blocks(self, file: BinaryIO) -> Iterator[list[Event]]:
+    def _blocks(self, file: IO[bytes]) -> Iterator[list[Event]]:
         prefix, rest = self._open_list(file)
         wanted = BLOCK_BYTES
         while True:
@@ -118,7 +118,7 @@ class EventFile:
                 return
         self._fail(rest)
 
-    def _open_list(self, file: BinaryIO) -> tuple[bytes, bytes]:
+    def _open_list(self, file: IO[bytes]) -> tuple[bytes, bytes]:
         """Everything up to the list's bracket, and what was read beyond it."""
         data = file.read(BLOCK_BYTES)
         start = data.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -191,9 +191,12 @@ def _keys(start: bytes) -> str:
     return f"the file holds the keys {shown}" if shown else "no key was found in the file"
 
 
-def open_plain(path: str | Path) -> BinaryIO:
+@contextmanager
+def open_plain(path: str | Path) -> Iterator[IO[bytes]]:
     """A file's bytes, gzip undone."""
-    file = cast(BufferedReader, open(path, "rb"))  # noqa: SIM115  # the caller closes it
-    if file.peek(2)[:2] == b"\x1f\x8b":
-        return cast(BinaryIO, gzip.open(file))
-    return file
+    with open(path, "rb") as file:
+        if file.peek(2)[:2] == b"\x1f\x8b":
+            with gzip.open(file) as plain:
+                yield plain  # type: ignore[misc]
+        else:
+            yield file

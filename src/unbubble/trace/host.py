@@ -17,7 +17,7 @@ from functools import cached_property
 
 from unbubble.action import Action, Kind
 from unbubble.trace.intervals import Interval, clip, length, outside, union
-from unbubble.trace.kineto import KinetoTrace, Mark, Op, Window
+from unbubble.trace.kineto_file import KinetoTrace, Mark, Op, Window
 from unbubble.trace.names import (
     NO_STAGE,
     Named,
@@ -78,7 +78,7 @@ class HostStep:
         )
         busy = sorted(starts + [m.start for m in self.others])
         waits = sorted([m.end for m in self.transfers] + [op.end for op in self.ops if op.transfer])
-        found = []
+        found: list[Seen] = []
         for (low, high), (action, tight) in ranges:
             inside = self.ops[bisect_left(starts, low) : bisect_left(starts, high)]
             body = [op for op in inside if not op.transfer]

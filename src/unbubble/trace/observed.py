@@ -69,3 +69,13 @@ class Observed:
     unknown: tuple[str, ...] = ()
     pipeline_group: tuple[int, ...] = field(default=())
     """Ranks of the pipeline that the trace names, in order of stages; empty: not named."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSteps:
+    """Every step of one rank's trace. `rank` is None where neither file nor name tells."""
+
+    rank: int | None
+    source: str
+    steps: tuple[Observed, ...]
+    world_size: int | None = None

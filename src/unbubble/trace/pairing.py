@@ -94,7 +94,8 @@ def transfers(found: Iterable[Pair], offsets: Sequence[int]) -> list[Transfer]:
     Where nobody waited for the arrival, the pair's bound is cut to the median of those that were
     waited for between the same two ranks (of any two, if there were none).
     """
-    result, loose = [], []
+    result: list[Transfer] = []
+    loose: list[int] = []
     known: dict[tuple[int, int], list[int]] = {}
     for source, send, destination, receive in found:
         start = max(send.posted + offsets[source], receive.posted + offsets[destination])

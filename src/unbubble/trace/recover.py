@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from unbubble.action import Action, Kind
 from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval
-from unbubble.trace.kineto import KinetoTrace
+from unbubble.trace.kineto_file import KinetoTrace
 from unbubble.trace.names import NO_STAGE, Named
 
 Run = tuple[Kind, int, int]
