@@ -11,9 +11,15 @@ cpdef long run(
 )
 
 @cython.locals(lanes=int, top=int, count=long, lane=int, k=int, stop=int, need=int, other=int)
-cpdef long rank_nodes(
+cpdef long find_order(
     const int[::1] lane_start, const int[::1] needs, int[::1] order, int[::1] position,
     int[::1] stack, int[::1] behind, int[::1] waiter, unsigned char[::1] done,
+)
+
+@cython.locals(count=int, v=int, lane=int, k=int, before=int)
+cpdef renumber(
+    const int[::1] lane_start, const int[::1] order, const int[::1] needs, int[::1] place,
+    int[::1] before_known, int[::1] needs_known,
 )
 
 @cython.locals(nodes=int, v=int, now="long long", ready="long long")
@@ -22,16 +28,59 @@ cpdef run_known(
     const long long[::1] duration, long long[::1] ends,
 )
 
+@cython.locals(index=long)
+cpdef count_kinds(const long long[::1] codes, long long[::1] counts)
+
 @cython.locals(
-    stages=int, size=long, ranks=int, node=int, rank=int, index=long, code="long long", kind=int,
-    stage=int, slot=long, table=int, carried="long long", joined_stage=int, micro=long, need=int,
-    wait="long long", long_time="long long", other=long,
+    index=long, code="long long", stage=int, time="long long", carried="long long",
+    joined_stage=int,
 )
-cpdef long link(
-    const long long[::1] codes, const int[::1] rank_start, const int[::1] up,
-    const int[::1] down, const unsigned char[::1] remote_up, const unsigned char[::1] remote_down,
-    int microbatches, const long long[::1] times, const long long[::1] pair_times,
-    const long long[::1] lag_up, const long long[::1] lag_down, bint comms, bint holds,
-    int[::1] tables, int[::1] node_of, int[::1] lane_start, int[::1] needs,
-    long long[::1] lag, long long[::1] duration, int[::1] lane_of, long long[::1] fault,
+cpdef int fill_times(
+    const long long[::1] codes, int stages, const long long[::1] times,
+    const long long[::1] pair_times, long long[::1] out, long long[::1] fault,
+)
+
+@cython.locals(
+    stages=int, size=long, count=int, rank=int, index=long, code="long long", kind=int, stage=int,
+    micro=long, what=int, row=int, place=long, joined=int,
+    paired=bint, valid=bint,
+)
+cpdef long locate(
+    const long long[::1] codes, const int[::1] rank_start, const int[::1] rank_of, int kinds,
+    long microbatches, int[::1] tables, int[::1] sends, long long[::1] fault,
+)
+
+@cython.locals(
+    stages=int, size=long, nodes=long, index=long, code="long long", kind=int, stage=int,
+    slot=long, other=int, need=long, wait="long long",
+)
+cpdef int link(
+    const long long[::1] codes, long microbatches, const int[::1] up, const int[::1] down,
+    const unsigned char[::1] remote_up, const unsigned char[::1] remote_down,
+    const long long[::1] lag_up, const long long[::1] lag_down, int transfer_nodes,
+    const int[::1] tables, int[::1] needs, long long[::1] lag, long long[::1] fault,
+)
+
+@cython.locals(
+    ranks=int, size=long, first=long, each=int, t=int, send=long, code="long long", stage=int,
+    micro=long, other=int, wire="long long", receive=long, node=long, final=long, k=long,
+    producer=long, rank=int, index=long, kind=int, key=long,
+)
+cpdef int link_transfers(
+    const long long[::1] codes, const int[::1] rank_start, const int[::1] rank_of,
+    long microbatches, const int[::1] up, const int[::1] down, const long long[::1] lag_up,
+    const long long[::1] lag_down, int channel, bint holds, const int[::1] tables,
+    const int[::1] sends, int[::1] last, int[::1] lane_start, int[::1] needs, long long[::1] lag,
+    long long[::1] duration, long long[::1] fault,
+)
+
+@cython.locals(rank=int, index=long, kind=int, before="long long")
+cpdef read_starts(
+    const long long[::1] codes, const int[::1] rank_start, const long long[::1] duration,
+    long long[::1] ends, bint held, long long[::1] starts,
+)
+
+@cython.locals(index=long, total="long long")
+cpdef long long add_work(
+    const long long[::1] codes, const long long[::1] starts, const long long[::1] ends,
 )

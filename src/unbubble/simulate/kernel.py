@@ -7,15 +7,20 @@ node may need one further node of any lane, and starts `lag` after that one's en
 
     ends[k] = max(ends[k−1 in its lane], ends[needs[k]] + lag[k]) + duration[k]
 
-Whoever needs two others gets a node of no duration in front. That is all there is: schedules,
-sends and receives, links and streams, the overlapped pair are arrangements of such nodes (`link`).
+Whoever needs several others gets nodes of no duration in front. That is all there is: schedules,
+sends and receives, links and streams, the overlapped pair are arrangements of such nodes.
+
+The first lanes are the ranks, node k being code k of the ranks' orders joined; then come the
+transfers (`link_transfers`), then the lanes of a step's tail.
 
 Plain Python with its C types in kernel.pxd: compiled it runs in a few nanoseconds a node,
-uncompiled it gives the same results.
+uncompiled it gives the same results. Codes and kinds: see unbubble.action.
 """
 
-# bits of an action's code and kinds: see unbubble.action
-OK, UNKNOWN_TIME, TWICE, MISSING, TOO_EARLY = range(5)
+OK, UNKNOWN_TIME, TWICE, MISSING, MALFORMED, MISPLACED, LOCAL = range(7)
+"""What `fault[0]` says of code `fault[1]`; MISSING: of an action of stage `fault[2]`."""
+UNLIMITED, LINK, PAIR, RANK = range(4)
+"""Channels: what a transfer waits for beside its two ends."""
 
 
 def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind, waiter):
@@ -70,7 +75,7 @@ def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind, 
     return done
 
 
-def rank_nodes(lane_start, needs, order, position, stack, behind, waiter, done):
+def find_order(lane_start, needs, order, position, stack, behind, waiter, done):
     """A topological order of the nodes (the same worklist without times); returns its length."""
     lanes = len(lane_start) - 1
     top = 0
@@ -106,9 +111,26 @@ def rank_nodes(lane_start, needs, order, position, stack, behind, waiter, done):
     return count
 
 
+def renumber(lane_start, order, needs, place, before_known, needs_known):
+    """Name every node by its place in a topological order, from 1: node `order[v]` becomes v + 1.
+
+    `before_known[v]` is the node before it in its lane, 0 for none; `needs_known` likewise.
+    """
+    count = len(order)
+    for v in range(count):
+        place[order[v]] = v + 1
+    for lane in range(len(lane_start) - 1):
+        before = 0
+        for k in range(lane_start[lane], lane_start[lane + 1]):
+            v = place[k]
+            before_known[v] = before
+            before = v
+            needs_known[v] = place[needs[k]] if needs[k] >= 0 else 0
+
+
 def run_known(before, needs, lag, duration, ends):
     """Simulate in a known topological order: node v runs after `before[v]` and `needs[v]`, both
-    smaller. Node 0 stands for "nothing" and ends at 0."""
+    smaller. Node 0 stands for "nothing" and ends at 0; whoever needs nothing has no lag."""
     nodes = len(ends)
     ends[0] = 0
     for v in range(1, nodes):
@@ -119,202 +141,301 @@ def run_known(before, needs, lag, duration, ends):
         ends[v] = now + duration[v]
 
 
-def link(
-    codes,
-    rank_start,
-    up,
-    down,
-    remote_up,
-    remote_down,
-    microbatches,
-    times,
-    pair_times,
-    lag_up,
-    lag_down,
-    comms,
-    holds,
-    tables,
-    node_of,
-    lane_start,
-    needs,
-    lag,
-    duration,
-    lane_of,
-    fault,
-):
-    """Turn the ranks' codes into lanes of nodes; returns the number of nodes, −1 for a fault.
+def count_kinds(codes, counts):
+    """Adds the number of codes of each kind to `counts` (32 places)."""
+    for index in range(len(codes)):
+        counts[codes[index] & 31] += 1
 
-    `up[s]` and `down[s]` are the stages whose forward and whose input gradient stage s needs (−1:
-    none); `remote_*[s]` whether they live on another rank, `lag_*[s]` the transfer's time;
-    `times[kind * stages + s]` an action's time (−1: unknown), `pair_times[s]` that of an overlapped
-    pair by its forward's stage (−1: the sum). `holds`: transfers hold the lanes of both ranks.
-    `tables` is scratch of 6 × stages × microbatches, filled with −1: the nodes of F, backward
-    (B or I), SEND_F, SEND_B, RECV_F, RECV_B by stage and microbatch.
-    A fault is named in `fault`: what, index of the code, and the stage it misses.
+
+def fill_times(codes, stages, times, pair_times, out, fault):
+    """`out[k]`: the time of code k; an overlapped pair's stands at its second code. 0 or −1.
+
+    `times[kind * stages + stage]` (−1: unknown), `pair_times[s]` that of an overlapped pair by its
+    forward's stage (−1: the sum of the two).
     """
-    stages = len(up)
-    size = stages * microbatches
-    ranks = len(rank_start) - 1
-    node = 0
-    # pass 1: number the nodes, note who produces what
-    for rank in range(ranks):
-        lane_start[rank] = node
-        for index in range(rank_start[rank], rank_start[rank + 1]):
-            code = codes[index]
-            kind = code & 31
-            stage = code >> 6 & 0xFFFFFF
-            slot = stage * microbatches + (code >> 30) - 1
-            # a transfer's other end is a second need
-            if comms and (
-                (kind == 0 and remote_up[stage])
-                or ((kind == 1 or kind == 2) and remote_down[stage])
-            ):
-                lane_of[node] = rank
-                node += 1
-            node_of[index] = node
-            lane_of[node] = rank
-            table = -1
-            if kind == 0:
-                table = 0
-            elif kind == 1 or kind == 2:
-                table = 1
-            elif kind == 4:
-                table = 2
-            elif kind == 6:
-                table = 3
-            elif kind == 5:
-                table = 4
-            elif kind == 7:
-                table = 5
-            if table >= 0:
-                if tables[table * size + slot] >= 0:
-                    fault[0] = 2
-                    fault[1] = index
-                    return -1
-                tables[table * size + slot] = node
-            node += 1
-            if holds and 4 <= kind <= 7:
-                lane_of[node] = rank
-                node += 1
-    lane_start[ranks] = node
-    # pass 2: needs, lags and durations
     carried = 0
     joined_stage = -1
-    for rank in range(ranks):
+    for index in range(len(codes)):
+        code = codes[index]
+        stage = code >> 6 & 0xFFFFFF
+        time = times[(code & 31) * stages + stage]
+        if time < 0:
+            fault[0] = 1
+            fault[1] = index
+            return -1
+        if code & 32:
+            carried = time
+            joined_stage = stage
+            time = 0
+        elif joined_stage >= 0:
+            time += carried
+            if pair_times[joined_stage] >= 0:
+                time = pair_times[joined_stage]
+            joined_stage = -1
+        out[index] = time
+    return 0
+
+
+def locate(codes, rank_start, rank_of, kinds, microbatches, tables, sends, fault):
+    """Find each action's place; returns the number of transfers, −1 for a fault.
+
+    `tables` holds rows of stages × microbatches, −1 on entry: the code at whose end F, the
+    backward (B or I) and W are done; then the number of the transfer that SEND_F and SEND_B begin,
+    and the codes of RECV_F and RECV_B. `sends[t]` is the code of transfer t's send. All that the
+    other functions take for granted is checked here.
+    """
+    stages = len(rank_of)
+    size = stages * microbatches
+    count = 0
+    for rank in range(len(rank_start) - 1):
+        joined = 0
         for index in range(rank_start[rank], rank_start[rank + 1]):
             code = codes[index]
             kind = code & 31
             stage = code >> 6 & 0xFFFFFF
             micro = (code >> 30) - 1
-            slot = stage * microbatches + micro
-            node = node_of[index]
-            need = -1
-            wait = 0
-            long_time = times[kind * stages + stage]
-            if long_time < 0:
-                fault[0] = 1
+            what = 0
+            paired = 1 <= kind <= 2 and code & 32 == 0
+            if (
+                kind >= kinds
+                or kind == 11
+                or stage >= stages
+                or (joined and not paired)
+                or (kind < 8 and micro < 0)
+            ):
+                what = 4
+            elif rank_of[stage] != rank:
+                what = 5
+            elif code & 32 and (kind != 0 or index + 1 == rank_start[rank + 1]):
+                what = 4
+            elif kind < 8:
+                row = kind
+                if kind == 2 or kind == 3:
+                    row = kind - 1
+                elif kind == 4:
+                    row = 3
+                elif kind == 6:
+                    row = 4
+                elif kind == 7:
+                    row = 6
+                place = row * size + stage * microbatches + micro
+                if tables[place] >= 0:
+                    what = 2
+                elif kind == 4 or kind == 6:
+                    tables[place] = count
+                    sends[count] = index
+                    count += 1
+                else:
+                    tables[place] = index + 1 if code & 32 else index
+            if what:
+                fault[0] = what
                 fault[1] = index
                 return -1
-            if kind == 0 and up[stage] >= 0:
-                other = up[stage] * microbatches + micro
-                wait = lag_up[stage]
-                if comms and remote_up[stage]:
-                    need = tables[4 * size + slot]
-                    if need < 0 or tables[2 * size + other] < 0:
-                        fault[0] = 3
-                        fault[1] = index
-                        fault[2] = up[stage]
-                        return -1
-                    needs[node - 1] = tables[2 * size + other]
-                    lag[node - 1] = wait
-                    duration[node - 1] = 0
+            joined = code & 32
+    return count
+
+
+def link(
+    codes, microbatches, up, down, remote_up, remote_down, lag_up, lag_down, transfer_nodes,
+    tables, needs, lag, fault,
+):  # fmt: skip
+    """What the ranks' nodes need, and how long after its end; 0, or −1 for a fault.
+
+    `up[s]` and `down[s]` are the stages whose forward and whose input gradient stage s needs (−1:
+    none), `remote_*[s]` whether they live on another rank, `lag_*[s]` the transfer's time.
+    `transfer_nodes`: how many nodes each transfer has (see `link_transfers`); 0 in a compute-only
+    order, whose transfers are pure latency.
+    """
+    stages = len(up)
+    size = stages * microbatches
+    nodes = len(codes)
+    for index in range(nodes):
+        code = codes[index]
+        kind = code & 31
+        stage = code >> 6 & 0xFFFFFF
+        slot = stage * microbatches + (code >> 30) - 1
+        other = stage
+        need = -1
+        wait = 0
+        if kind == 0:
+            other = up[stage]
+            if other < 0:
+                needs[index] = -1
+                continue
+            slot += (other - stage) * microbatches
+            if remote_up[stage]:
+                if transfer_nodes:
+                    need = tables[3 * size + slot]
+                    if need >= 0:
+                        need = nodes + (need + 1) * transfer_nodes - 1
                 else:
-                    need = tables[other]
-                    if need < 0:
-                        fault[0] = 3
-                        fault[1] = index
-                        fault[2] = up[stage]
-                        return -1
-            elif kind == 1 or kind == 2:
-                if down[stage] < 0:
-                    need = tables[slot]  # the loss: its own forward
-                    if need < 0:
-                        fault[0] = 3
-                        fault[1] = index
-                        fault[2] = stage
-                        return -1
-                else:
-                    other = down[stage] * microbatches + micro
-                    wait = lag_down[stage]
-                    if comms and remote_down[stage]:
-                        need = tables[5 * size + slot]
-                        if need < 0 or tables[3 * size + other] < 0:
-                            fault[0] = 3
-                            fault[1] = index
-                            fault[2] = down[stage]
-                            return -1
-                        needs[node - 1] = tables[3 * size + other]
-                        lag[node - 1] = wait
-                        duration[node - 1] = 0
-                    else:
-                        need = tables[size + other]
-                        if need < 0:
-                            fault[0] = 3
-                            fault[1] = index
-                            fault[2] = down[stage]
-                            return -1
-            elif kind == 3:
-                need = tables[size + slot]  # the input gradient comes first
-                if need < 0:
-                    fault[0] = 3
-                    fault[1] = index
-                    fault[2] = stage
-                    return -1
-            elif kind == 4 or kind == 6:
-                need = tables[(0 if kind == 4 else size) + slot]
-                if need < 0:
-                    fault[0] = 3
-                    fault[1] = index
-                    fault[2] = stage
-                    return -1
-            needs[node] = need
-            lag[node] = wait
-            if code & 32:  # the first of an overlapped pair waits, the second runs for both
-                carried = long_time
-                joined_stage = stage
-                duration[node] = 0
-            elif joined_stage >= 0:
-                if pair_times[joined_stage] >= 0:
-                    duration[node] = pair_times[joined_stage]
-                else:
-                    duration[node] = carried + long_time
-                joined_stage = -1
-            else:
-                duration[node] = long_time
-            if holds and 4 <= kind <= 7:
-                # the lane is held until the other end has posted and the transfer is over
-                if kind == 4:
-                    other = down[stage]
-                    need = tables[4 * size + other * microbatches + micro] if other >= 0 else -1
-                    wait = lag_up[other] if other >= 0 else 0
-                elif kind == 6:
-                    other = up[stage]
-                    need = tables[5 * size + other * microbatches + micro] if other >= 0 else -1
-                    wait = lag_down[other] if other >= 0 else 0
-                elif kind == 5:
-                    other = up[stage]
-                    need = tables[2 * size + other * microbatches + micro] if other >= 0 else -1
+                    need = tables[slot]
                     wait = lag_up[stage]
+            else:
+                need = tables[slot]
+        elif kind == 1 or kind == 2:
+            other = down[stage]
+            if other < 0:
+                other = stage
+                need = tables[slot]  # the loss: its own forward
+            else:
+                slot += (other - stage) * microbatches
+                if remote_down[stage]:
+                    if transfer_nodes:
+                        need = tables[4 * size + slot]
+                        if need >= 0:
+                            need = nodes + (need + 1) * transfer_nodes - 1
+                    else:
+                        need = tables[size + slot]
+                        wait = lag_down[stage]
                 else:
-                    other = down[stage]
-                    need = tables[3 * size + other * microbatches + micro] if other >= 0 else -1
-                    wait = lag_down[stage]
-                if need < 0:
-                    fault[0] = 3
-                    fault[1] = index
-                    fault[2] = other
-                    return -1
-                needs[node + 1] = need
-                lag[node + 1] = 0
-                duration[node + 1] = wait
-    return lane_start[ranks]
+                    need = tables[size + slot]
+        elif kind == 3 or kind == 6:
+            need = tables[size + slot]
+        elif kind == 4:
+            need = tables[slot]
+        else:  # receives, and actions of a whole stage, need nothing
+            needs[index] = -1
+            continue
+        if need < 0:
+            fault[0] = 3
+            fault[1] = index
+            fault[2] = other
+            return -1
+        needs[index] = need
+        lag[index] = wait
+    return 0
+
+
+def link_transfers(
+    codes, rank_start, rank_of, microbatches, up, down, lag_up, lag_down, channel, holds, tables,
+    sends, last, lane_start, needs, lag, duration, fault,
+):  # fmt: skip
+    """Give every transfer its lane; returns the number of nodes of one transfer, −1 for a fault.
+
+    Its nodes need in turn: the receive posted · (PAIR, RANK) what the receiver's stream did before
+    · (LINK, PAIR, RANK) what the sender's did before · the send posted; the last takes the time on
+    the wire. With `holds` both ranks stand still from posting to arrival: then the posts are lags
+    behind the codes before them, and the send and the receive themselves end with the transfer.
+    `last` is scratch, −1 on entry: of ranks × ranks, for RANK of ranks.
+    """
+    ranks = len(rank_start) - 1
+    size = len(rank_of) * microbatches
+    first = len(codes)
+    each = 2
+    if channel == 1:
+        each = 3
+    elif channel >= 2:
+        each = 4
+    for t in range(len(sends)):
+        send = sends[t]
+        code = codes[send]
+        stage = code >> 6 & 0xFFFFFF
+        micro = (code >> 30) - 1
+        other = down[stage] if code & 31 == 4 else up[stage]
+        if other < 0 or rank_of[other] == rank_of[stage]:
+            fault[0] = 6
+            fault[1] = send
+            return -1
+        if code & 31 == 4:
+            wire = lag_up[other]
+            receive = tables[5 * size + other * microbatches + micro]
+        else:
+            wire = lag_down[other]
+            receive = tables[6 * size + other * microbatches + micro]
+        if receive < 0:
+            fault[0] = 3
+            fault[1] = send
+            fault[2] = other
+            return -1
+        node = first + t * each
+        final = node + each - 1
+        lane_start[ranks + t] = node
+        for k in range(node, final):
+            needs[k] = -1
+        duration[final] = wire
+        if holds:
+            if receive > rank_start[rank_of[other]]:
+                needs[node] = receive - 1
+                lag[node] = duration[receive]
+            else:
+                duration[node] = duration[receive]
+            needs[receive] = final
+            duration[receive] = 0
+            producer = needs[send]
+            if producer < send:
+                producer = send - 1
+            needs[final] = producer
+            lag[final] = duration[send]
+            needs[send] = final
+            duration[send] = 0
+        else:
+            needs[node] = receive
+            needs[final] = send
+    lane_start[ranks + len(sends)] = first + len(sends) * each
+    # the order of each stream; a receive that no send belongs to is found here
+    for rank in range(ranks):
+        for index in range(rank_start[rank], rank_start[rank + 1]):
+            code = codes[index]
+            kind = code & 31
+            if kind < 4 or kind > 7:
+                continue
+            stage = code >> 6 & 0xFFFFFF
+            micro = (code >> 30) - 1
+            other = down[stage] if kind == 4 or kind == 7 else up[stage]
+            if kind == 4:
+                t = tables[3 * size + stage * microbatches + micro]
+            elif kind == 6:
+                t = tables[4 * size + stage * microbatches + micro]
+            elif other < 0 or rank_of[other] == rank:
+                fault[0] = 6
+                fault[1] = index
+                return -1
+            elif kind == 5:
+                t = tables[3 * size + other * microbatches + micro]
+            else:
+                t = tables[4 * size + other * microbatches + micro]
+            if t < 0:
+                fault[0] = 3
+                fault[1] = index
+                fault[2] = other
+                return -1
+            if channel == 0 or (channel == 1 and kind & 1):
+                continue
+            key = rank
+            if channel < 3:
+                key = rank * ranks + rank_of[other]
+            if last[key] >= 0:
+                # the receiver's stream (odd kinds) comes before the sender's
+                node = first + t * each + (1 if kind & 1 or channel == 1 else 2)
+                needs[node] = first + (last[key] + 1) * each - 1
+            last[key] = t
+    return each
+
+
+def read_starts(codes, rank_start, duration, ends, held, starts):
+    """The start of every code; both codes of an overlapped pair get the pair's start and end.
+
+    `held`: sends and receives stand in their lane from the end of what was before.
+    """
+    for rank in range(len(rank_start) - 1):
+        before = 0
+        for index in range(rank_start[rank], rank_start[rank + 1]):
+            kind = codes[index] & 31
+            if held and 4 <= kind <= 7:
+                starts[index] = before
+            else:
+                starts[index] = ends[index] - duration[index]
+            before = ends[index]
+            if index > rank_start[rank] and codes[index - 1] & 32:
+                starts[index - 1] = starts[index]
+                ends[index - 1] = before
+
+
+def add_work(codes, starts, ends):
+    """Ticks of F, B, I, W and overlapped pairs."""
+    total = 0
+    for index in range(len(codes)):
+        if codes[index] & 28 == 0 and codes[index] & 32 == 0:
+            total += ends[index] - starts[index]
+    return total

@@ -6,12 +6,14 @@ Linking is done once; `run` then simulates it with any durations in a few nanose
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, Kind, unpack
-from unbubble.costs import Costs, Duration
+from unbubble.costs import CHANNELS, Costs, Duration
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
+from unbubble.simulate.tail import link_tail
 
 MAX_TOTAL_TICKS = 1 << 61
 
@@ -22,65 +24,94 @@ class Deadlock(InputError):  # noqa: N818  # the field's word
     def __init__(self, message: str, blocked: tuple[tuple[int, int], ...]):
         super().__init__(message)
         self.blocked = blocked
-        """(rank, position in its codes) of every stuck rank."""
+        """(rank, position in its codes) of every stuck rank; if only transfers are stuck, of their
+        sends."""
 
 
 class Program:
-    """A linked schedule. `node_of[i]` is the node at which code i (ranks joined) ends."""
+    """A linked schedule. Node k is code k of the ranks' orders joined; `transfers` lanes follow,
+    each of `transfer_nodes` nodes of which the last is the time on the wire; then the tail's.
+    """
 
     def __init__(self, schedule: Schedule, costs: Costs):
-        self.schedule = schedule
-        self.costs = costs
-        self.comms = schedule.with_comms
-        self.rank_start = array("i", [0, *accumulate(map(len, schedule.codes))])
-        self._link()
-
-    def _link(self) -> None:
-        schedule, costs, placement = self.schedule, self.costs, self.schedule.placement
+        """Raises InputError where the costs do not fit or the order is not one of its placement."""
+        placement = schedule.placement
         if costs.num_stages != placement.num_stages:
             raise InputError(
                 f"the costs have {costs.num_stages} stages and the schedule "
                 f"{placement.num_stages}; they must be the same"
             )
-        stages = len(placement.rank_of)
-        up = [-1 if placement.is_first(s) else s - 1 for s in range(stages)]
-        down = [-1 if placement.is_last(s) else s + 1 for s in range(stages)]
-        times, pair_times = time_tables(schedule, costs)
-        codes = array("q")
+        if not any(schedule.codes):
+            raise InputError("the schedule holds no action")
+        self.schedule = schedule
+        self.costs = costs
+        self.rank_start = array("i", [0, *accumulate(map(len, schedule.codes))])
+        self.codes = array("q")
         for row in schedule.codes:
-            codes.extend(row)
-        size = len(codes)
-        rank_of = placement.rank_of
-        remote_up = bytes(t >= 0 and rank_of[t] != rank_of[s] for s, t in enumerate(up))
-        remote_down = bytes(t >= 0 and rank_of[t] != rank_of[s] for s, t in enumerate(down))
-        lag_up = array("q", (self._lag(t, s, t) for s, t in enumerate(up)))
-        lag_down = array("q", (self._lag(t, s, s) for s, t in enumerate(down)))
-        room = 2 * size if self.comms else size
-        self.node_of = _zeros("i", size)
-        lane_start = _zeros("i", schedule.ranks + 1)
-        needs, lag, duration = _zeros("i", room), _zeros("q", room), _zeros("q", room)
-        lane_of = _zeros("i", room)
-        cells = stages * max(schedule.microbatches, 1)
-        tables = array("i", [-1]) * (6 * cells)
-        fault = array("q", [0, 0, 0])
-        nodes = kernel.link(
-            codes, self.rank_start, array("i", up), array("i", down), remote_up, remote_down,
-            max(schedule.microbatches, 1), times, pair_times, lag_up, lag_down,
-            self.comms, self.comms and not costs.overlap, tables, self.node_of, lane_start, needs,
-            lag, duration, lane_of, fault,
-        )  # fmt: skip
-        if nodes < 0:
-            self._raise_fault(codes, fault)
-        self.nodes = nodes
-        self.lane_start = lane_start
-        self.needs, self.lag, self.duration = needs[:nodes], lag[:nodes], duration[:nodes]
-        self.lane_of = lane_of[:nodes]
-        if sum(self.duration) + sum(self.lag) >= MAX_TOTAL_TICKS:
-            raise InputError("the times are too long to add up exactly; use a coarser unit")
-        lanes = len(lane_start) - 1
+            self.codes.extend(row)
+        counts = _zeros("q", 32)
+        kernel.count_kinds(self.codes, counts)
+        self.transfers = counts[Kind.SEND_F] + counts[Kind.SEND_B]
+        self.comms = bool(self.transfers + counts[Kind.RECV_F] + counts[Kind.RECV_B])
+        self.held = self.comms and not costs.overlap
+        channel = CHANNELS.index(costs.channel)
+        self.transfer_nodes = (2, 3, 4, 4)[channel] if self.comms else 0
+        self._link(channel)
+        self.tail_nodes: dict[int, int] = {}
+        if counts[Kind.REDUCE_GRAD] or counts[Kind.CLIP]:
+            self.tail_nodes = link_tail(self)
+        self.nodes = len(self.duration)
+        check_total(self.duration, self.lag)
+        lanes = len(self.lane_start) - 1
         self._position, self._stack = _zeros("i", lanes), _zeros("i", lanes)
         self._behind, self._clock = _zeros("i", lanes), _zeros("q", lanes)
-        self._waiter = array("i", [-1]) * nodes
+        self._waiter = array("i", [-1]) * self.nodes
+
+    def _link(self, channel: int) -> None:
+        schedule, costs, placement = self.schedule, self.costs, self.schedule.placement
+        rank_of, stages = array("i", placement.rank_of), len(placement.rank_of)
+        up = array("i", (-1 if placement.is_first(s) else s - 1 for s in range(stages)))
+        down = array("i", (-1 if placement.is_last(s) else s + 1 for s in range(stages)))
+        lag_up = array("q", (self._lag(t, s, t) for s, t in enumerate(up)))
+        lag_down = array("q", (self._lag(t, s, s) for s, t in enumerate(down)))
+        microbatches = max(schedule.microbatches, 1)
+        size, fault = len(self.codes), _zeros("q", 3)
+        if stages * microbatches > 16 * size + 1_000_000:
+            raise InputError(
+                f"microbatch {microbatches - 1} is the highest of a schedule with {size} actions; "
+                "microbatches are numbered from 0 without large gaps"
+            )
+        tables = array("i", [-1]) * ((7 if self.comms else 3) * stages * microbatches)
+        self.sends = _zeros("i", self.transfers)
+        found = kernel.locate(
+            self.codes, self.rank_start, rank_of, len(Kind), microbatches, tables, self.sends, fault
+        )
+        if found < 0:
+            self._raise_fault(fault)
+        nodes = size + found * self.transfer_nodes
+        self.needs, self.lag = _zeros("i", nodes), _zeros("q", nodes)
+        self.duration = _zeros("q", nodes)
+        times, pair_times = time_tables(schedule, costs)
+        if kernel.fill_times(self.codes, stages, times, pair_times, self.duration, fault) < 0:
+            self._raise_fault(fault)
+        remote_up = bytes(t >= 0 and rank_of[t] != rank_of[s] for s, t in enumerate(up))
+        remote_down = bytes(t >= 0 and rank_of[t] != rank_of[s] for s, t in enumerate(down))
+        if kernel.link(
+            self.codes, microbatches, up, down, remote_up, remote_down, lag_up, lag_down,
+            self.transfer_nodes, tables, self.needs, self.lag, fault,
+        ) < 0:  # fmt: skip
+            self._raise_fault(fault)
+        self.lane_start = self.rank_start[:]
+        if self.comms:
+            ranks = schedule.ranks
+            last = array("i", [-1]) * (ranks if costs.channel == "rank" else ranks * ranks)
+            self.lane_start.extend(_zeros("i", found))
+            if kernel.link_transfers(
+                self.codes, self.rank_start, rank_of, microbatches, up, down, lag_up, lag_down,
+                channel, self.held, tables, self.sends, last, self.lane_start, self.needs,
+                self.lag, self.duration, fault,
+            ) < 0:  # fmt: skip
+                self._raise_fault(fault)
 
     def _lag(self, source_stage: int, destination_stage: int, output_of: int) -> int:
         """Transfer time into a stage; `output_of` owns the tensor's size (a gradient has that of
@@ -89,13 +120,59 @@ class Program:
             return 0
         rank_of, costs = self.schedule.placement.rank_of, self.costs
         edge = costs.edge_between(rank_of[source_stage], rank_of[destination_stage])
-        return edge.transfer(costs.stages[output_of % costs.num_stages].output_bytes)
+        return _fits(edge.transfer(costs.stages[output_of % costs.num_stages].output_bytes))
 
-    def run(self, duration: "array[int] | None" = None) -> "array[int]":
+    def times(
+        self,
+        durations: Sequence["array[int]"] | None = None,
+        lags: Sequence["array[int]"] | None = None,
+    ) -> tuple["array[int]", "array[int]"]:
+        """Durations and lags of the nodes for `run`, with some of them replaced.
+
+        `durations[r][i]`, in ticks, is the time of `schedule.codes[r][i]` (an overlapped pair's
+        stands at its second code), `lags[r][i]` the time on the wire of that action's input.
+        """
+        for what, given in (("durations", durations), ("lags", lags)):
+            if given is not None and [*map(len, given)] != [*map(len, self.schedule.codes)]:
+                raise InputError(f"{what} must have one value for each action of each rank")
+        size = len(self.codes)
+        duration, lag = self.duration[:], self.lag[:]
+        if durations is not None:
+            duration[:size] = array("q", chain.from_iterable(durations))
+            for code, node in self.tail_nodes.items():
+                duration[node], duration[code] = duration[code], 0
+            if self.held:
+                self._move_posts(duration, lag)
+        if lags is not None:
+            wires = array("q", chain.from_iterable(lags))
+            if self.comms:
+                for code, wire in enumerate(wires):
+                    if self.codes[code] & KIND_MASK < Kind.W and self.needs[code] >= size:
+                        duration[self.needs[code]] = wire
+            else:
+                lag[:size] = wires
+        check_total(duration, lag)
+        return duration, lag
+
+    def _move_posts(self, duration: "array[int]", lag: "array[int]") -> None:
+        """Where transfers hold the ranks, the time of posting is a lag inside the transfer."""
+        for code, node in enumerate(self.needs[: len(self.codes)]):
+            kind = self.codes[code] & KIND_MASK
+            if kind in (Kind.SEND_F, Kind.SEND_B):
+                lag[node], duration[code] = duration[code], 0
+            elif kind in (Kind.RECV_F, Kind.RECV_B):
+                first = node - self.transfer_nodes + 1
+                posted = lag if self.needs[first] >= 0 else duration
+                posted[first], duration[code] = duration[code], 0
+
+    def run(
+        self, duration: "array[int] | None" = None, lag: "array[int] | None" = None
+    ) -> "array[int]":
         """The end of every node, in ticks. Raises Deadlock."""
         ends = _zeros("q", self.nodes)
         done = kernel.run(
-            self.lane_start, self.needs, self.lag,
+            self.lane_start, self.needs,
+            self.lag if lag is None else lag,
             self.duration if duration is None else duration,
             ends, self._position, self._clock, self._stack, self._behind, self._waiter,
         )  # fmt: skip
@@ -104,16 +181,31 @@ class Program:
             self._raise_deadlock()
         return ends
 
+    def order(self) -> "Known":
+        """A topological order, for `Known.run`. Raises Deadlock."""
+        order, place = _zeros("i", self.nodes), _zeros("i", self.nodes)
+        count = kernel.find_order(
+            self.lane_start, self.needs, order, self._position, self._stack, self._behind,
+            self._waiter, bytearray(self.nodes),
+        )  # fmt: skip
+        if count < self.nodes:
+            self._waiter = array("i", [-1]) * self.nodes
+            self._raise_deadlock()
+        before, needs = _zeros("i", self.nodes + 1), _zeros("i", self.nodes + 1)
+        kernel.renumber(self.lane_start, order, self.needs, place, before, needs)
+        return Known(order, before, needs)
+
     def _raise_deadlock(self) -> None:
-        code_at = {node: i for i, node in enumerate(self.node_of)}
-        blocked = []
-        for rank in range(self.schedule.ranks):
-            node = self._position[rank]
-            if node == self.lane_start[rank + 1]:
-                continue
-            while node not in code_at:  # a node in front of an action belongs to it
-                node += 1
-            blocked.append((rank, code_at[node] - self.rank_start[rank]))
+        blocked = [
+            (rank, self._position[rank] - self.rank_start[rank])
+            for rank in range(self.schedule.ranks)
+            if self._position[rank] < self.rank_start[rank + 1]
+        ]
+        for transfer, send in enumerate(self.sends if not blocked else ()):
+            lane = self.schedule.ranks + transfer
+            if self._position[lane] < self.lane_start[lane + 1]:
+                rank = self.rank_of_code(send)
+                blocked.append((rank, send - self.rank_start[rank]))
         names = [
             f"{unpack(self.schedule.codes[rank][position])} on rank {rank}"
             for rank, position in blocked
@@ -123,10 +215,18 @@ class Program:
             f"the schedule deadlocks: these wait for each other: {shown}", tuple(blocked)
         )
 
-    def _raise_fault(self, codes: "array[int]", fault: "array[int]") -> None:
+    def rank_of_code(self, index: int) -> int:
+        """The rank of a code, by its number in the ranks' orders joined."""
+        return next(r for r in range(self.schedule.ranks) if index < self.rank_start[r + 1])
+
+    def _raise_fault(self, fault: "array[int]") -> None:
         what, index, stage = fault
-        action = unpack(codes[index])
-        rank = next(r for r in range(self.schedule.ranks) if index < self.rank_start[r + 1])
+        rank = self.rank_of_code(index)
+        code = self.codes[index]
+        placement = self.schedule.placement
+        if what == kernel.MALFORMED and code & KIND_MASK not in set(Kind):
+            raise InputError(f"code {code} on rank {rank} is not an action")
+        action = unpack(code)
         where = f"{action} on rank {rank}"
         if what == kernel.UNKNOWN_TIME:
             raise InputError(
@@ -135,10 +235,43 @@ class Program:
             )
         if what == kernel.TWICE:
             raise InputError(f"{where} stands in the schedule twice; each action happens once")
+        if what == kernel.MISPLACED:
+            raise InputError(
+                f"{where}: stage {action.stage} lives on rank {placement.rank_of[action.stage]}"
+            )
+        if what == kernel.LOCAL:
+            raise InputError(f"{where} leads to no other rank; only those carry transfers")
+        if what == kernel.MALFORMED:
+            raise InputError(
+                f"{where} is no action of a schedule with {len(placement.rank_of)} "
+                "stages; it needs a stage of theirs, a microbatch, and an overlapped pair a partner"
+            )
         raise InputError(
             f"{where} waits for an action of stage {stage} on microbatch {action.microbatch} that "
             "the schedule does not hold"
         )
+
+
+class Known(NamedTuple):
+    """A program's nodes in a topological order, for simulating it again and again.
+
+    Node `order[v − 1]` of the program is known as v; 0 stands for "nothing". `before[v]` runs
+    before it in its lane, `needs[v]` is what it needs (0: nothing).
+    """
+
+    order: "array[int]"
+    before: "array[int]"
+    needs: "array[int]"
+
+    def sorted(self, values: "array[int]") -> "array[int]":
+        """Durations or lags of a program's nodes, in this order."""
+        return array("q", [0, *map(values.__getitem__, self.order)])
+
+    def run(self, duration: "array[int]", lag: "array[int]") -> "array[int]":
+        """The ends of all nodes, from sorted durations and lags."""
+        ends = _zeros("q", len(self.before))
+        kernel.run_known(self.before, self.needs, lag, duration, ends)
+        return ends
 
 
 def time_tables(
@@ -148,15 +281,20 @@ def time_tables(
 
     `part`: "total", or what of it is "communication", "overhead" or "recompute" (its kernels).
     """
-    rank_of, base = schedule.placement.rank_of, costs.num_stages
+    placement, base = schedule.placement, costs.num_stages
+    rank_of = placement.rank_of
+    stages = range(len(rank_of))
     around = costs.action_overhead if part in ("total", "overhead") else 0
+
+    def scaled(time: int, stage: int) -> int:
+        factor = costs.speed.get(rank_of[stage])
+        return _fits(time if factor is None else round(time * factor))
 
     def ticks(duration: Duration | None, stage: int) -> int:
         if duration is None:
             return -1
-        factor = costs.speed.get(rank_of[stage])
         time: int = getattr(duration, "compute" if part == "recompute" else part)
-        return (time if factor is None else round(time * factor)) + around
+        return scaled(time, stage) + around
 
     def of(kind: Kind, stage: int) -> Duration | None:
         stage_costs = costs.stages[stage % base]
@@ -164,31 +302,48 @@ def time_tables(
             return stage_costs.of(kind)
         return stage_costs.recompute if kind in (Kind.B, Kind.I) else Duration()
 
-    stages = range(len(rank_of))
-    host = {
-        Kind.SEND_F: costs.send_host,
-        Kind.SEND_B: costs.send_host,
-        Kind.RECV_F: costs.recv_host,
-        Kind.RECV_B: costs.recv_host,
+    tail = costs.tail
+    first_of = {rank_of[s]: s for s in reversed(stages)}
+    held = [rank_of.count(rank) for rank in range(placement.ranks)]
+    plain = {
+        Kind.SEND_F: [costs.send_host for _ in stages],
+        Kind.RECV_F: [costs.recv_host for _ in stages],
+        Kind.SEND_B: [costs.send_host for _ in stages],
+        Kind.RECV_B: [costs.recv_host for _ in stages],
+        Kind.REDUCE_GRAD: [  # a rank's share by stage, the odd ticks on its first
+            tail.reduce // held[r] + (tail.reduce % held[r] if first_of[r] == s else 0)
+            for s, r in enumerate(rank_of)
+        ],
+        Kind.CLIP: [tail.clip for _ in stages],
+        Kind.OPTIMIZER: [scaled(tail.optimizer, s) for s in stages],
     }
-    rows: list[Sequence[int]] = []
+    nothing = [0] * len(stages)
+    rows = []
     for kind in Kind:
-        if kind in (Kind.F, Kind.B, Kind.I, Kind.W):
+        if kind <= Kind.W:
             rows.append([ticks(of(kind, s), s) for s in stages])
-        elif part == "total":
-            rows.append([host.get(kind, 0)] * len(stages))
         else:
-            rows.append([0] * len(stages))
+            rows.append(plain.get(kind, nothing) if part == "total" else nothing)
     if part == "recompute":  # a pair's own time includes it, unknown how much
         pairs = [-1] * len(stages)
     else:
         pairs = [ticks(costs.stages[s % base].overlapped, s) for s in stages]
-    return array("q", chain.from_iterable(rows)), array("q", pairs)
+    return array("q", map(_fits, chain.from_iterable(rows))), array("q", pairs)
+
+
+def _fits(ticks: int) -> int:
+    if ticks >= MAX_TOTAL_TICKS:
+        raise InputError("the times are too long to add up exactly; use a coarser unit")
+    return ticks
+
+
+def check_total(duration: "array[int]", lag: "array[int]") -> None:
+    """Raises InputError where the end of a step might not fit into 64 bits."""
+    if not duration or (max(duration) + max(lag)) * len(duration) < MAX_TOTAL_TICKS:
+        return
+    if sum(duration) + sum(lag) >= MAX_TOTAL_TICKS:
+        raise InputError("the times are too long to add up exactly; use a coarser unit")
 
 
 def _zeros(typecode: str, length: int) -> "array[int]":
     return array(typecode, bytes(array(typecode).itemsize * length))
-
-
-def is_transfer(code: int) -> bool:
-    return Kind.SEND_F <= code & KIND_MASK <= Kind.RECV_B

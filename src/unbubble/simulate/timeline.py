@@ -4,14 +4,15 @@ A prediction and a measurement are the same type, so every question is asked onc
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, unpack
 from unbubble.schedule.order import Schedule
+from unbubble.simulate import kernel
 
 
 class Event(NamedTuple):
@@ -23,13 +24,35 @@ class Event(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """One tensor's way from the end of posting to arrival; `action` is the send."""
+    """One tensor's way from the later of its two ends' posts to arrival; `action` is the send."""
 
     action: Action
     source: int
     destination: int
     start: int
     end: int
+
+
+class Transfers(Sequence[Transfer]):
+    """Transfers that are read from a simulation when they are first looked at."""
+
+    def __init__(self, read: Callable[[], Iterable[Transfer]]):
+        self._read = read
+
+    @cached_property
+    def _rows(self) -> tuple[Transfer, ...]:
+        return tuple(self._read())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == (other._rows if isinstance(other, Transfers) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # it equals the tuple of its rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +74,7 @@ class Timeline:
     communication: tuple["array[int]", ...] | None = None
     overhead: tuple["array[int]", ...] | None = None
     recompute: tuple["array[int]", ...] | None = None
-    transfers: tuple[Transfer, ...] = ()
+    transfers: Sequence[Transfer] = ()
     unit: str = ""
     ticks_per_unit: int = 1
     measured: bool = False
@@ -76,24 +99,28 @@ class Timeline:
     @cached_property
     def work(self) -> tuple[int, ...]:
         """Ticks of F, B, I, W and overlapped pairs on each rank."""
-        totals = []
-        for codes, starts, ends in zip(self.schedule.codes, self.starts, self.ends, strict=True):
-            total = 0
-            for code, start, end in zip(codes, starts, ends, strict=True):
-                if code & (KIND_MASK & ~3) == 0 and not code & JOINED:
-                    total += end - start
-            totals.append(total)
-        return tuple(totals)
+        rows = zip(self.schedule.codes, self.starts, self.ends, strict=True)
+        return tuple(kernel.add_work(*row) for row in rows)
 
     @cached_property
     def makespan(self) -> int:
         """Last end − first start over all ranks, in ticks (the tail not included)."""
-        return max(r[-1] for r in self.ends if r) - min(r[0] for r in self.starts if r)
+        bounds = [b for b in map(self._bounds, range(self.ranks)) if b is not None]
+        return max(end for _, end in bounds) - min(row[0] for row in self.starts if row)
 
     @cached_property
     def span(self) -> int:
-        """The longest (last end − first start) of any single rank, in ticks."""
-        return max(e[-1] - s[0] for s, e in zip(self.starts, self.ends, strict=True) if s)
+        """The longest (last end − first start of compute) of any single rank, in ticks."""
+        return max(end - start for start, end in filter(None, map(self._bounds, range(self.ranks))))
+
+    def _bounds(self, rank: int) -> tuple[int, int] | None:
+        """Start of a rank's first and end of its last F, B, I or W."""
+        codes = self.schedule.codes[rank]
+        first = next((i for i, code in enumerate(codes) if is_compute(code)), None)
+        if first is None:
+            return None
+        last = next(i for i in range(len(codes) - 1, -1, -1) if is_compute(codes[i]))
+        return self.starts[rank][first], self.ends[rank][last]
 
     @property
     def idle(self) -> tuple[int, ...]:

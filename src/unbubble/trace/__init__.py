@@ -1,6 +1,1 @@
-"""Real traces: one module a format, joined into measured Timelines."""
-
-from unbubble.trace.assembly import Pipeline
-from unbubble.trace.reading import Trace, read
-
-__all__ = ["Pipeline", "Trace", "read"]
+"""Traces of all formats, read into a Timeline."""

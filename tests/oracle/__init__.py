@@ -1,0 +1,1 @@
+"""Plain, slow, obviously right versions of what the package does fast."""
