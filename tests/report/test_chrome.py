@@ -106,3 +106,15 @@ def test_a_pair_names_both_of_its_parts():
 
 def test_any_name_is_valid_json():
     assert json.loads(chrome(every_kind(HOSTILE)))["otherData"]["schedule"] == HOSTILE
+
+
+def test_a_measurement_has_processes_of_its_own():
+    timeline = virtual()
+    events = json.loads(chrome(timeline, as_measured(timeline)))["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {
+        0: "rank 0, predicted", 1: "rank 1, predicted",
+        1000: "rank 0, measured", 1001: "rank 1, measured",
+    }  # fmt: skip
+    ids = [e["id"] for e in events if e["ph"] == "s"]
+    assert len(ids) == len(set(ids))

@@ -4,7 +4,8 @@ A rank is a process. Compute, the tail of a step, the host's posting of transfer
 direction of transfers have tracks (threads) of their own, and a further one where two ranges
 overlap, so that the ranges of a track never cross. Arrows go from an action to the one on another
 rank that takes its output. Times are microseconds from the first start; a timeline without a unit
-is written as if its unit were a millisecond.
+is written as if its unit were a millisecond. A measurement beside a prediction has processes of
+its own, from 1000 on.
 """
 
 from collections.abc import Iterator
@@ -47,26 +48,28 @@ class Tracks:
         lanes[lane : lane + 1] = [end]
         return TRACKS.index(track) + 1 + 10 * lane
 
-    def names(self) -> Iterator[Json]:
+    def names(self, process: int, suffix: str) -> Iterator[Json]:
         """The metadata events: names and order of processes and threads."""
         for rank in sorted({rank for rank, _ in self.free}):
-            yield _metadata(rank, 0, "process_name", name=f"rank {rank}")
-            yield _metadata(rank, 0, "process_sort_index", sort_index=rank)
+            name = f"rank {rank}{suffix}"
+            yield _metadata(process + rank, 0, "process_name", name=name)
+            yield _metadata(process + rank, 0, "process_sort_index", sort_index=process + rank)
         for (rank, track), lanes in self.free.items():
             for lane in range(len(lanes)):
                 thread = TRACKS.index(track) + 1 + 10 * lane
                 order = TRACKS.index(track) * 1000 + lane
                 name = track if lane == 0 else f"{track} ({lane + 1})"
-                yield _metadata(rank, thread, "thread_name", name=name)
-                yield _metadata(rank, thread, "thread_sort_index", sort_index=order)
+                yield _metadata(process + rank, thread, "thread_name", name=name)
+                yield _metadata(process + rank, thread, "thread_sort_index", sort_index=order)
 
 
-def chrome(timeline: Timeline) -> bytes:
-    """The content of the trace file, UTF-8 JSON."""
-    tracks = Tracks()
-    clock = _Clock(timeline)
-    ranges, places = _actions(timeline, tracks, clock)
-    ranges += _transfers(timeline, tracks, clock)
+def chrome(timeline: Timeline, measured: Timeline | None = None) -> bytes:
+    """The file's content, UTF-8 JSON: one timeline, or a prediction and its measurement."""
+    if measured is None:
+        pictured = [(0, "", timeline)]
+    else:
+        first = 1000 * -(-timeline.ranks // 1000)
+        pictured = [(0, ", predicted", timeline), (first, ", measured", measured)]
     return msgspec.json.encode(
         {
             "displayTimeUnit": "ms",
@@ -77,9 +80,23 @@ def chrome(timeline: Timeline) -> bytes:
                 "makespan": timeline.in_unit(timeline.makespan),
                 "bubble_fraction": float(timeline.bubble_fraction),
             },
-            "traceEvents": [*tracks.names(), *ranges, *_arrows(timeline, places)],
+            "traceEvents": [e for one in pictured for e in _events(*one)],
         }
     )
+
+
+def _events(process: int, suffix: str, timeline: Timeline) -> Iterator[Json]:
+    """All events of a timeline whose rank 0 is `process`."""
+    tracks = Tracks()
+    clock = _Clock(timeline)
+    ranges, places = _actions(timeline, tracks, clock)
+    ranges += _transfers(timeline, tracks, clock)
+    yield from tracks.names(process, suffix)
+    for event in (*ranges, *_arrows(timeline, places)):
+        event["pid"] += process
+        if "id" in event:
+            event["id"] += process << 32
+        yield event
 
 
 class _Clock:

@@ -53,7 +53,7 @@ def shown(value: float) -> str:
     if value == 0 or abs(value) < 1e-9:
         return "0"
     decimals = max(0, 3 - floor(log10(abs(value))))
-    text = f"{value:,.{decimals}f}"
+    text = f"{value:,.{decimals}f}".replace("-", "−")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -5,16 +5,15 @@ shows through is idle time. An overlapped pair has its forward above and its bac
 picture brings its own background, light or dark as the reader's system has it, and loads nothing.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from html import escape
 from typing import NamedTuple
 from zlib import crc32
 
 from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report import palette
+from unbubble.report.language import clean
 from unbubble.report.rows import Block, blocks, kinds, shown_ranks, window
 from unbubble.report.scale import Scale, scale_for
 from unbubble.simulate import Timeline
@@ -25,7 +24,6 @@ MAX_TITLED = 1500
 """Up to so many blocks each carries its own tooltip."""
 
 _PAD, _GUTTER, _LINE = 14.0, 62.0, 18.0
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class Sheet(NamedTuple):
@@ -152,7 +150,7 @@ def _block(piece: _Piece, y: float, height: float, begin: int, sheet: Sheet) -> 
     inside = "/>"
     if sheet.titled:
         start, end = (sheet.scale.text(tick - begin) for tick in (block.start, block.end))
-        inside = f"><title>{escape(str(action))}: {start} to {end}</title></rect>"
+        inside = f"><title>{action}: {start} to {end}</title></rect>"
     for i, (part, chunk) in enumerate(zip(action.parts, block.chunks, strict=True)):
         look = f"{part.kind.name}{chunk % 4}" if part.kind in palette.SHADES else "o"
         yield f'<rect class="{look}" {_box(x, y + i * share, inner, share)}{inside}'
@@ -205,8 +203,7 @@ def _box(x: float, y: float, w: float, h: float) -> str:
 
 def _text(x: float, y: float, text: str, look: str, size: float | None = None) -> str:
     own = f' font-size="{size:g}"' if size else ""
-    clean = escape(_UNPRINTABLE.sub("\ufffd", text))
-    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}"{own}>{clean}</text>'
+    return f'<text class="{look}" x="{x:.1f}" y="{y:.1f}"{own}>{clean(text)}</text>'
 
 
 _STYLE = """
@@ -242,7 +239,7 @@ def _document(body: str, width: int, height: float, label: str) -> str:
     )
     style = _STYLE.replace("SHADES", f"{shades}\n#ID .o{{fill:{palette.OTHER}}}")
     style = style.replace("DARK", palette.DARK_TEXT).replace("LIGHT", palette.LIGHT_TEXT)
-    label = escape(_UNPRINTABLE.sub("\ufffd", label))
+    label = clean(label)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{name}" role="img" aria-label="{label}" '
         f'width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}" '

@@ -1,0 +1,446 @@
+"""A self-contained HTML report: timelines, classes, memory, numbers, gradients, warnings.
+
+One file with everything in it: it loads nothing, so it opens from a disk, an archive or a mail.
+Text is English and Chinese; the canvas viewer (`viewer.js`) needs JavaScript, everything else
+does not, and on paper a drawn timeline (`svg`) takes its place.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from unbubble import __version__
+from unbubble.attribution import Attribution, attribute
+from unbubble.report.charts import Curve, class_bars, class_key, class_table, curves, kind_key
+from unbubble.report.language import both, clean
+from unbubble.report.rows import window
+from unbubble.report.scale import Scale, scale_for, shown
+from unbubble.report.svg import svg
+from unbubble.report.viewer import viewer_data
+from unbubble.simulate import Timeline
+
+
+class Gradients(NamedTuple):
+    """The outcome of comparing the gradients of `schedule` with those of one process."""
+
+    schedule: str
+    largest_difference: float
+    tolerance: float
+    parameters: int = 0
+
+    @property
+    def equal(self) -> bool:
+        return self.largest_difference <= self.tolerance
+
+
+class Memory(NamedTuple):
+    """One curve a rank in `unit` ("bytes", or a word such as "microbatches")."""
+
+    curves: Sequence[Curve]
+    unit: str = "bytes"
+
+
+class Shown(NamedTuple):
+    """A timeline of the page, its name in both languages and how its times are written."""
+
+    timeline: Timeline
+    en: str
+    zh: str
+    scale: Scale
+    attribution: Attribution
+
+
+def html(
+    timeline: Timeline,
+    measured: Timeline | None = None,
+    *,
+    title: str = "",
+    facts: Sequence[tuple[str, str]] = (),
+    attributions: Sequence[Attribution] | None = None,
+    memory: Memory | None = None,
+    gradients: Sequence[Gradients] = (),
+    warnings: Sequence[str] = (),
+) -> str:
+    """The report of a timeline, or of a prediction (`timeline`) above its measurement.
+
+    `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
+    timeline, are made here unless given. Raises InputError where two timelines differ in unit.
+    """
+    pictured = [timeline] if measured is None else [timeline, measured]
+    longest = max(t.in_unit(t.makespan) for t in pictured)
+    page = [
+        Shown(
+            t,
+            *_name(t, len(pictured)),
+            scale_for(t, longest),
+            attributions[i] if attributions else attribute(t),
+        )
+        for i, t in enumerate(pictured)
+    ]
+    sections = [
+        _warnings(warnings),
+        _headline(page),
+        _timelines(page),
+        _classes(page),
+        _gains(page[-1]),
+        _memory(memory, timeline),
+        _gradients(gradients),
+        _numbers(page),
+        _facts(timeline, facts),
+    ]
+    schedule = timeline.schedule.name or "custom"
+    data = viewer_data([(f"{schedule}, {s.en}", f"{schedule}，{s.zh}", s.timeline) for s in page])
+    return _page(title or schedule, _subtitle(timeline), "\n".join(filter(None, sections)), data)
+
+
+def _name(timeline: Timeline, count: int) -> tuple[str, str]:
+    if timeline.measured:
+        return "measured", "实测"
+    return ("predicted", "预测") if count == 2 else ("simulated", "模拟")
+
+
+def _subtitle(timeline: Timeline) -> str:
+    schedule = timeline.schedule
+    ranks, stages, count = schedule.ranks, schedule.num_stages, schedule.microbatches
+    copies = schedule.placement.copies
+    return both(
+        f"{schedule.name or 'custom'}: {ranks} ranks, {stages} stages"
+        + (f" in {copies} copies" if copies > 1 else "")
+        + f", {count} microbatches",
+        f"{schedule.name or 'custom'}：{ranks} 个 rank，{stages} 个阶段"
+        + (f"（{copies} 份）" if copies > 1 else "")
+        + f"，{count} 个微批次",
+    )
+
+
+def _section(en: str, zh: str, *parts: str) -> str:
+    return f"<section><h2>{both(en, zh)}</h2>\n{''.join(parts)}</section>"
+
+
+def _note(en: str, zh: str) -> str:
+    return f'<p class="note">{both(en, zh)}</p>'
+
+
+def _warnings(warnings: Sequence[str]) -> str:
+    items = "".join(f"<li>{clean(w)}</li>" for w in warnings)
+    return f'<ul class="warnings" role="note">{items}</ul>' if items else ""
+
+
+def _headline(page: Sequence[Shown]) -> str:
+    """The three figures that one looks for first; with a prediction, how far it was off."""
+    last = page[-1]
+    step = last.scale.text(last.timeline.makespan)
+    details: tuple[str, str] = (f"{last.en} makespan", f"{last.zh}总时长")
+    cards = [(both("Step", "步骤时间"), step, details)]
+    if len(page) == 2:
+        ahead, actual = (s.timeline.in_unit(s.timeline.makespan) for s in page)
+        cards.append(
+            (
+                both("Predicted", "预测"),
+                page[0].scale.text(page[0].timeline.makespan),
+                (
+                    f"{_change(ahead, actual)} off the measurement",
+                    f"与实测相差 {_change(ahead, actual)}",
+                ),
+            )
+        )
+    cards.append(
+        (
+            both("Bubble", "气泡"),
+            f"{float(last.timeline.bubble_fraction):.1%}",
+            ("idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）"),
+        )
+    )
+    busiest = max(range(last.timeline.ranks), key=lambda r: last.timeline.work[r])
+    cards.append(
+        (
+            both("Busiest rank", "最忙的 rank"),
+            f"rank {busiest}",
+            (
+                f"computes {last.scale.text(last.timeline.work[busiest])}",
+                f"计算 {last.scale.text(last.timeline.work[busiest])}",
+            ),
+        )
+    )
+    boxes = "".join(
+        f"<div><dt>{name}</dt><dd>{clean(value)}<small>{both(*words)}</small></dd></div>"
+        for name, value, words in cards
+    )
+    return f'<dl class="figures">{boxes}</dl>'
+
+
+def _timelines(page: Sequence[Shown]) -> str:
+    drawn = svg(*(s.timeline for s in page))
+    return _section(
+        "Timeline",
+        "时间线",
+        kind_key([s.timeline for s in page]),
+        '<div id="viewer"></div>',
+        f'<div class="still">{drawn}</div>',
+    )
+
+
+def _classes(page: Sequence[Shown]) -> str:
+    tables = "".join(
+        f"<details><summary>{both(f'Numbers, {s.en}', f'数值：{s.zh}')}</summary>"
+        f"{class_table(s.attribution, s.scale)}</details>"
+        for s in page
+    )
+    return _section(
+        "Where each rank's time went",
+        "每个 rank 的时间去向",
+        '<p class="note">'
+        + both(
+            "Five classes that add up to the step on every rank; right of the bar: the share of "
+            "compute. A part below zero, left of the line, is a rank that waits less than it "
+            "would in the ideal pipeline, most often the slowest one.",
+            "五类时间在每个 rank 上恰好加成整个步骤；条右侧是计算所占比例。"
+            "零线左侧的负值表示该 rank 的等待少于理想流水线中的等待，通常是最慢的 rank。",
+        )
+        + "</p>",
+        class_key(),
+        class_bars([(s.en, s.zh, s.attribution) for s in page]),
+        tables,
+    )
+
+
+_GAINS = (
+    ("imbalance_static", "equal ranks", "各 rank 负载相同"),
+    ("imbalance_jitter", "no jitter", "没有抖动"),
+    ("communication", "free communication", "通信不花时间"),
+    ("overhead", "no runtime overhead", "没有运行时开销"),
+)
+
+
+def _gains(last: Shown) -> str:
+    """What removing one cause would win, the largest first."""
+    total = last.attribution.ladder.measured
+    rows = sorted(
+        ((getattr(last.attribution.gains, field), en, zh) for field, en, zh in _GAINS),
+        key=lambda row: -row[0],
+    )
+    body = "".join(
+        f'<tr><th class="words">{both(en, zh)}</th><td>{last.scale.text(gain)}</td>'
+        f"<td>{float(gain / total) if total else 0.0:.1%}</td></tr>"
+        for gain, en, zh in rows
+        if gain
+    )
+    if not body:
+        return ""
+    head = f"<th></th><th>{both('saves', '可节省')}</th><th>{both('of the step', '占步骤')}</th>"
+    return _section(
+        "What removing one cause would win",
+        "消除某个原因能赢得多少",
+        f'<div class="wide"><table class="narrow"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>",
+    )
+
+
+def _memory(memory: Memory | None, timeline: Timeline) -> str:
+    if memory is None or not memory.curves:
+        return ""
+    begin, end = window(timeline)
+    return _section(
+        "Memory over the step",
+        "步骤中的显存",
+        _note(
+            "What the rank holds at each moment, on the same axes for all ranks.",
+            "每个时刻 rank 上保存的量，所有 rank 使用相同的坐标。",
+        ),
+        curves(memory.curves, end - begin, memory.unit),
+    )
+
+
+def _gradients(gradients: Sequence[Gradients]) -> str:
+    rows = []
+    for g in gradients:
+        verdict = (
+            f'<td class="good">{both("equal", "一致")}</td>'
+            if g.equal
+            else f'<td class="bad">{both("different", "不一致")}</td>'
+        )
+        rows.append(
+            f"<tr><th>{clean(g.schedule)}</th>{verdict}<td>{g.largest_difference:.2e}</td>"
+            f"<td>{g.tolerance:.0e}</td><td>{g.parameters or '–'}</td></tr>"
+        )
+    if not rows:
+        return ""
+    head = (
+        f'<th class="words">{both("schedule", "调度")}</th><th></th>'
+        f"<th>{both('largest difference', '最大差异')}</th><th>{both('tolerance', '容许')}</th>"
+        f"<th>{both('parameters', '参数个数')}</th>"
+    )
+    return _section(
+        "Gradients against a single process",
+        "与单进程梯度的比较",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>",
+    )
+
+
+Figure = tuple[str, str, str, str, Callable[[Timeline], int | Fraction], bool]
+"""Name and definition in both languages, the figure, and whether it is a time."""
+
+_FIGURES: tuple[Figure, ...] = (
+    (
+        "makespan", "总时长 (makespan)",
+        "last end − first start over all ranks", "所有 rank 中最后结束 − 最先开始",
+        lambda t: t.makespan, True,
+    ),
+    (
+        "span", "跨度 (span)",
+        "the longest (last end − first start) of any single rank",
+        "单个 rank 的（最后结束 − 最先开始）的最大值",
+        lambda t: t.span, True,
+    ),
+    (
+        "step with its tail", "含收尾的步骤",
+        "from the first action to the end of the optimizer", "从第一个操作到优化器结束",
+        lambda t: t.finish - t.begin, True,
+    ),
+    (
+        "work", "计算量",
+        "forward, backward and their halves, all ranks together", "所有 rank 的前向与反向之和",
+        lambda t: sum(t.work), True,
+    ),
+    (
+        "idle", "空闲",
+        "ranks × makespan − work", "rank 数 × 总时长 − 计算量",
+        lambda t: sum(t.idle), True,
+    ),
+    (
+        "bubble fraction", "气泡占比",
+        "idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）",
+        lambda t: t.bubble_fraction, False,
+    ),
+    (
+        "bubble fraction by span", "按跨度的气泡占比",
+        "1 − (work of the busiest rank) / span", "1 − 最忙 rank 的计算量 / 跨度",
+        lambda t: t.bubble_fraction_span, False,
+    ),
+    (
+        "bubble overhead", "气泡开销",
+        "idle / work", "空闲 / 计算量",
+        lambda t: t.bubble_overhead, False,
+    ),
+    (
+        "utilization", "利用率",
+        "1 − bubble fraction", "1 − 气泡占比",
+        lambda t: t.utilization, False,
+    ),
+)  # fmt: skip
+
+
+def _numbers(page: Sequence[Shown]) -> str:
+    rows = []
+    for en, zh, meaning, meaning_zh, figure, is_time in _FIGURES:
+        values = [figure(s.timeline) for s in page]
+        cells = "".join(
+            f"<td>{s.scale.text(v) if is_time else f'{float(v):.2%}'}</td>"
+            for s, v in zip(page, values, strict=True)
+        )
+        if len(page) == 2:
+            ahead, actual = (
+                s.timeline.in_unit(v) if is_time else float(v)
+                for s, v in zip(page, values, strict=True)
+            )
+            points = both(
+                f"{(ahead - actual) * 100:+.2f} points", f"{(ahead - actual) * 100:+.2f} 个百分点"
+            )
+            cells += f"<td>{_change(ahead, actual) if is_time else points}</td>"
+        words = f"<small>{both(meaning, meaning_zh)}</small>"
+        rows.append(f"<tr><th>{both(en, zh)}{words}</th>{cells}</tr>")
+    head = "<th></th>" + "".join(f"<th>{both(s.en, s.zh)}</th>" for s in page)
+    if len(page) == 2:
+        head += f"<th>{both('difference', '差')}</th>"
+    return _section(
+        "Numbers",
+        "数值",
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>",
+    )
+
+
+def _change(value: float, base: float) -> str:
+    return f"{(value / base - 1):+.1%}".replace("-", "−") if base else shown(value)
+
+
+def _facts(timeline: Timeline, facts: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(
+        f'<tr><th class="words">{clean(name)}</th><td class="words">{clean(value)}</td></tr>'
+        for name, value in facts
+    )
+    if not rows:
+        return ""
+    return _section("Plan", "方案", f'<div class="wide"><table><tbody>{rows}</tbody></table></div>')
+
+
+def _page(title: str, subtitle: str, body: str, data: dict[str, Any]) -> str:
+    # "</script>" inside a string would end the script: "<" is written as an escape
+    content = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    content = content.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="unbubble {__version__}">
+<link rel="icon" href="data:,">
+<title>{clean(title)} · unbubble</title>
+<style>
+{_asset("page.css")}</style>
+</head>
+<body>
+<header>
+<div class="top"><div><h1>{clean(title)}</h1><p class="lead">{subtitle}</p></div>
+<div class="choices" hidden><button type="button" id="language" lang="zh">中文</button>
+<button type="button" id="theme" aria-label="Light or dark · 浅色或深色">◐</button></div></div>
+</header>
+<main>
+{body}
+</main>
+<footer><p>{
+        both(
+            f"Made by unbubble {__version__}. A prediction and a measurement are drawn by the same "
+            "code from the same kind of data.",
+            f"由 unbubble {__version__} 生成。预测与实测是同一种数据，由同一段代码绘制。",
+        )
+    }</p></footer>
+<script type="application/json" id="data">{content}</script>
+<script type="module">
+{_asset("viewer.js")}
+{_START}</script>
+</body>
+</html>
+"""
+
+
+_START = """
+const root = document.documentElement;
+document.querySelector(".choices").hidden = false;
+const languageButton = document.querySelector("#language");
+function speakIn(lang) {
+  root.lang = lang;
+  languageButton.textContent = lang === "zh" ? "English" : "中文";
+  languageButton.lang = lang === "zh" ? "en" : "zh";
+}
+if (navigator.language.startsWith("zh")) speakIn("zh");
+languageButton.addEventListener("click", () => speakIn(root.lang === "zh" ? "en" : "zh"));
+document.querySelector("#theme").addEventListener("click", () => {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+});
+const data = JSON.parse(document.querySelector("#data").textContent);
+root.classList.add("js");          // from here on the drawn timeline is for paper
+mount(document.querySelector("#viewer"), data).catch((error) => {
+  root.classList.remove("js");
+  throw error;
+});
+"""
+
+
+def _asset(name: str) -> str:
+    return files("unbubble.report").joinpath(name).read_text(encoding="utf-8")
