@@ -79,7 +79,7 @@ def costs_of(document: Value) -> Costs:
                 "no backward time; give backward, or backward_input and backward_weight"
             )
     clock = _clock(keys, tables)
-    settings: dict[str, Any] = {key: clock.of(keys[key]) for key in HOST_TIMES if key in keys}
+    settings: dict[str, Any] = {key: clock.read(keys[key]) for key in HOST_TIMES if key in keys}
     if "edges" in keys:
         settings["edge"], settings["edges"] = _edges(keys["edges"], clock, len(values))
     if "overlap" in keys:
@@ -88,7 +88,7 @@ def costs_of(document: Value) -> Costs:
         settings["channel"] = keys["channel"].text(CHANNELS)
     if "tail" in keys:
         tail = keys["tail"].table((*TAIL_TIMES, "overlap_reduce"))
-        parts: dict[str, Any] = {key: clock.of(tail[key]) for key in TAIL_TIMES if key in tail}
+        parts: dict[str, Any] = {key: clock.read(tail[key]) for key in TAIL_TIMES if key in tail}
         overlapped = "overlap_reduce" in tail and tail["overlap_reduce"].flag()
         settings["tail"] = Tail(**parts, overlap_reduce=overlapped)
     if "speed" in keys:
@@ -101,14 +101,21 @@ def costs_of(document: Value) -> Costs:
     )
 
 
-class _Clock(NamedTuple):
-    """How the file's times become ticks: plain numbers are multiples of `scale` units."""
+class Clock(NamedTuple):
+    """How a file's times become ticks and back: plain numbers are multiples of `scale` units."""
 
     unit: str
     ticks: int
     scale: Fraction
 
-    def of(self, value: Value) -> int:
+    @classmethod
+    def of(cls, costs: Costs) -> "Clock":
+        """That of a file we write: milliseconds where the ticks are nanoseconds."""
+        in_ms = costs.unit == "s" and costs.ticks_per_unit == NANOSECONDS
+        return cls(costs.unit, costs.ticks_per_unit, Fraction(1, 1000 if in_ms else 1))
+
+    def read(self, value: Value) -> int:
+        """The ticks of a time in a file."""
         amount, in_seconds = value.time()
         if in_seconds and self.unit != "s":
             raise value.error(
@@ -120,17 +127,21 @@ class _Clock(NamedTuple):
             raise value.error(f"{value.shown} is too long to add up exactly; use a coarser unit")
         return ticks
 
+    def written(self, ticks: int) -> float | int | str:
+        """The number that `read` turns back into the same ticks."""
+        return _exact(Fraction(ticks) / (self.ticks * self.scale))
 
-def _clock(keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]) -> _Clock:
+
+def _clock(keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]) -> Clock:
     named = keys["unit"].text() if "unit" in keys else ""
     given = keys["ticks_per_unit"].integer(1, 10**12) if "ticks_per_unit" in keys else 0
     if named in quantity.SECONDS:
-        return _Clock("s", given or NANOSECONDS, quantity.SECONDS[named])
+        return Clock("s", given or NANOSECONDS, quantity.SECONDS[named])
     times = list(_times(keys, rows))
     plain = [amount for amount, in_seconds in times if not in_seconds]
     if "unit" not in keys and len(plain) < len(times) and not any(plain):
-        return _Clock("s", given or NANOSECONDS, Fraction(1))
-    return _Clock(named, given or _exact_ticks(plain, keys, rows), Fraction(1))
+        return Clock("s", given or NANOSECONDS, Fraction(1))
+    return Clock(named, given or _exact_ticks(plain, keys, rows), Fraction(1))
 
 
 def _exact_ticks(
@@ -164,7 +175,7 @@ def _times(
         yield from (part.time() for part in parts)
 
 
-def _stage(row: Mapping[str, Value], clock: _Clock) -> StageCosts:
+def _stage(row: Mapping[str, Value], clock: Clock) -> StageCosts:
     fields: dict[str, Any] = {key: _duration(row[key], clock) for key in ROW_TIMES if key in row}
     fields |= {key: row[key].size() for key in ROW_BYTES if key in row}
     for key in ROW_BYTES:
@@ -173,10 +184,10 @@ def _stage(row: Mapping[str, Value], clock: _Clock) -> StageCosts:
     return StageCosts(name=row["name"].text() if "name" in row else "", **fields)
 
 
-def _duration(value: Value, clock: _Clock) -> Duration:
+def _duration(value: Value, clock: Clock) -> Duration:
     if not isinstance(value.raw, dict):
-        return Duration(clock.of(value))
-    return Duration(**{key: clock.of(part) for key, part in value.table(PARTS).items()})
+        return Duration(clock.read(value))
+    return Duration(**{key: clock.read(part) for key, part in value.table(PARTS).items()})
 
 
 def _edge_tables(value: Value) -> dict[str, dict[str, Value]]:
@@ -193,7 +204,7 @@ def _edge_tables(value: Value) -> dict[str, dict[str, Value]]:
     return {key: table.table(EDGE) for key, table in keys.items() if key != "ranks_per_box"}
 
 
-def _edges(value: Value, clock: _Clock, rows: int) -> tuple[Edge, dict[tuple[int, int], Edge]]:
+def _edges(value: Value, clock: Clock, rows: int) -> tuple[Edge, dict[tuple[int, int], Edge]]:
     """The edge of every pair, and those of the pairs that differ."""
     made = {key: _edge(edge, clock) for key, edge in _edge_tables(value).items()}
     base = made.get("") or made.get("default") or made.get("across_boxes") or Edge()
@@ -217,10 +228,10 @@ def _edges(value: Value, clock: _Clock, rows: int) -> tuple[Edge, dict[tuple[int
     return base, edges
 
 
-def _edge(table: Mapping[str, Value], clock: _Clock) -> Edge:
+def _edge(table: Mapping[str, Value], clock: Clock) -> Edge:
     bandwidth = _bandwidth(table["bandwidth"], clock.unit) if "bandwidth" in table else None
     return Edge(
-        latency=clock.of(table["latency"]) if "latency" in table else 0,
+        latency=clock.read(table["latency"]) if "latency" in table else 0,
         ticks_per_byte=Fraction(0) if bandwidth is None else clock.ticks / bandwidth,
     )
 
@@ -289,11 +300,8 @@ def format_costs(
 
 def costs_document(costs: Costs, *, rows: str = "stages") -> dict[str, Any]:
     """The costs as plain data, the inverse of `costs_of`; what is at its default is left out."""
-    in_ms = costs.unit == "s" and costs.ticks_per_unit == NANOSECONDS
-    per_unit = 10**6 if in_ms else costs.ticks_per_unit
-
-    def time(ticks: int) -> float | int | str:
-        return _exact(Fraction(ticks, per_unit))
+    clock = Clock.of(costs)
+    time = clock.written
 
     def duration(parts: Duration) -> Any:
         if parts.communication == parts.overhead == 0:
@@ -319,8 +327,8 @@ def costs_document(costs: Costs, *, rows: str = "stages") -> dict[str, Any]:
             made["bandwidth"] = _exact(costs.ticks_per_unit / value.ticks_per_byte)
         return made
 
-    document: dict[str, Any] = {"unit": "ms" if in_ms else costs.unit}
-    if not in_ms:
+    document: dict[str, Any] = {"unit": "ms" if clock.scale != 1 else costs.unit}
+    if clock.scale == 1:
         document["ticks_per_unit"] = costs.ticks_per_unit
     document |= {key: time(getattr(costs, key)) for key in HOST_TIMES if getattr(costs, key)}
     if costs.edge != Edge() or costs.edges:

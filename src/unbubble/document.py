@@ -99,7 +99,7 @@ class Value:
             raise self.error(f"{self.shown} is not a text")
         known = list(choices)
         if known and self.raw not in known:
-            raise self.error(f"{_short(self.raw)} is not known; {_nearest(self.raw, known)}")
+            raise self.error(f"{_short(self.raw)} is not known; known are {', '.join(known)}")
         return self.raw
 
     def flag(self) -> bool:

@@ -1,1 +1,285 @@
-"""The closed forms, each with its denominator, its assumptions and its source."""
+"""The closed forms of the bubble: what holds for equal stages, no communication, no overhead.
+
+Every form names what it divides by, what it assumes and where it comes from; arithmetic is exact.
+The field uses one word, bubble, for two quotients, so both are always given:
+
+    bubble fraction  idle / (ranks × makespan)    1F1B: (p−1)/(m+p−1)
+    bubble overhead  idle / total work            1F1B: (p−1)/m
+
+F, I, W are the times of one microbatch on a whole rank, B = I + W unless measured, p ranks, v
+stages a rank, m microbatches. The simulation is the answer wherever the assumptions do not hold.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any, NamedTuple
+
+from unbubble.errors import InputError
+
+GPIPE = "GPipe, arXiv 1811.06965"
+MEGATRON = "Megatron-LM, arXiv 2104.04473"
+ZERO_BUBBLE = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241"
+DUALPIPE = "DeepSeek-V3, arXiv 2412.19437, table of DualPipe"
+BREADTH_FIRST = "Breadth-First Pipeline Parallelism, arXiv 2211.05953"
+CHIMERA = "Chimera, arXiv 2107.06925"
+
+
+def bubble_fraction(ranks: int, microbatches: int, virtual: int = 1) -> Fraction:
+    """Idle / (ranks × makespan) = (p−1)/(vm+p−1) of GPipe and 1F1B (v = 1), interleaved (v > 1)."""
+    _counts(ranks=ranks, microbatches=microbatches, virtual_stages=virtual)
+    return Fraction(ranks - 1, virtual * microbatches + ranks - 1)
+
+
+def bubble_overhead(ranks: int, microbatches: int, virtual: int = 1) -> Fraction:
+    """Idle / total work = (p−1)/(vm), for the same schedules."""
+    _counts(ranks=ranks, microbatches=microbatches, virtual_stages=virtual)
+    return Fraction(ranks - 1, virtual * microbatches)
+
+
+def microbatches_for(target: Fraction, ranks: int, virtual: int = 1) -> int:
+    """The fewest microbatches whose bubble fraction is at most `target`.
+
+    ⌈(p−1)(1−β)/(βv)⌉ in exact arithmetic (floats give 13 for p=4 and 20 %, where 12 is right).
+    """
+    return max(1, ceil(_microbatches_at(target, ranks, virtual)))
+
+
+def most_microbatches(idle: Fraction, ranks: int, virtual: int = 1) -> int:
+    """The most microbatches whose bubble fraction is still at least `idle`; 0 if none has that.
+
+    Turns a speed-up into a statement about a run: a schedule without bubbles that is 67/55 times as
+    fast as 1F1B means that 1F1B idled 1 − 55/67 or more, so on 8 ranks m was at most 32.
+    """
+    return floor(_microbatches_at(idle, ranks, virtual))
+
+
+def _microbatches_at(fraction: Fraction, ranks: int, virtual: int) -> Fraction:
+    _counts(ranks=ranks, virtual_stages=virtual)
+    if not 0 < fraction < 1:
+        raise InputError(
+            f"a bubble fraction of {float(fraction):g} cannot be met with a flush; it is above 0 "
+            "and below 1, as in 5% or 0.05"
+        )
+    return (ranks - 1) * (1 - fraction) / (fraction * virtual)
+
+
+class Times(NamedTuple):
+    """The times of one microbatch on a whole rank. `overlapped` is that of the pair F&B."""
+
+    forward: Fraction = Fraction(1)
+    backward_input: Fraction = Fraction(1)
+    backward_weight: Fraction = Fraction(1)
+    backward_measured: Fraction | None = None
+    overlapped_measured: Fraction | None = None
+
+    @property
+    def backward(self) -> Fraction:
+        """B: its own time where there is one, else I + W."""
+        if self.backward_measured is not None:
+            return self.backward_measured
+        return self.backward_input + self.backward_weight
+
+    @property
+    def overlapped(self) -> Fraction:
+        """F&B: its own time where there is one, else F + B."""
+        if self.overlapped_measured is not None:
+            return self.overlapped_measured
+        return self.forward + self.backward
+
+
+class Form(NamedTuple):
+    """A schedule's bubble time on a rank, in words and as a function of p, v and the times.
+
+    `metric` is what the bubble is the idle part of: the makespan or the span.
+    """
+
+    formula: str
+    metric: str
+    source: str
+    idle: Callable[[int, int, Times], Fraction]
+    assumes: str = "equal stages, no communication, m ≥ p"
+
+
+_FLUSH = Form(
+    "(p−1)(F+B)", "makespan", GPIPE, lambda p, v, t: (p - 1) * (t.forward + t.backward),
+    "equal stages, no communication",
+)  # fmt: skip
+_INTERLEAVED = Form(
+    "(p−1)(F+B)/v", "makespan", MEGATRON,
+    lambda p, v, t: (p - 1) * (t.forward + t.backward) / v,
+    "equal stages, no communication, p divides m",
+)  # fmt: skip
+_DUALPIPE = Form(
+    "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
+    DUALPIPE,
+    lambda p, v, t: (
+        (Fraction(p * v, 2) - 1) * (t.overlapped + t.backward - 3 * t.backward_weight) / v
+    ),
+    "equal stages, no communication, m ≥ 2p",
+)  # fmt: skip
+
+FORMS: dict[str, Form] = {
+    "naive": _FLUSH,
+    "gpipe": _FLUSH,
+    "1f1b": _FLUSH._replace(source=MEGATRON),
+    "eager-1f1b": _FLUSH._replace(source=MEGATRON),
+    "interleaved-1f1b": _INTERLEAVED,
+    "looped-bfs": _INTERLEAVED._replace(source=BREADTH_FIRST),
+    "zb-h1": Form(
+        "(p−1)(F+I−W)", "makespan", ZERO_BUBBLE,
+        lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight),
+    ),
+    "zb-h2": Form(
+        "(p−1)(F+I−2W)", "span", ZERO_BUBBLE,
+        lambda p, v, t: (p - 1) * (t.forward + t.backward_input - 2 * t.backward_weight),
+        "equal stages, no communication, m ≥ 2p−1",
+    ),
+    "dualpipe": _DUALPIPE,
+    "dualpipe-v": _DUALPIPE,
+}  # fmt: skip
+"""By the name of the schedule."""
+
+
+def bubble_time(schedule: str, ranks: int, times: Times, virtual: int = 1) -> Fraction:
+    """The idle time of a rank in a step, never below 0, in the unit of the times."""
+    _counts(ranks=ranks, virtual_stages=virtual)
+    return max(Fraction(0), _form(schedule).idle(ranks, virtual, times))
+
+
+def fraction_of_time(idle: Fraction, microbatches: int, times: Times) -> tuple[Fraction, Fraction]:
+    """Bubble fraction and bubble overhead of a rank that idles so long in a step."""
+    _counts(microbatches=microbatches)
+    work = microbatches * (times.forward + times.backward)
+    if not work:
+        return Fraction(0), Fraction(0)
+    return idle / (work + idle), idle / work
+
+
+def chimera_fraction(ranks: int, microbatches: int, times: Times) -> Fraction:
+    """Chimera's bubble fraction at m = p: (p−2)/(2m+p−2) for B = F, (p−2)/(3m/2+p−2) for B = 2F.
+
+    Raises InputError for any other ratio of B to F, for which no closed form is published.
+    """
+    _counts(ranks=ranks, microbatches=microbatches)
+    if ranks % 2:
+        raise InputError(f"Chimera's two directions need an even number of ranks, not {ranks}")
+    forward, backward = times.forward, times.backward
+    if not forward or backward not in (forward, 2 * forward):
+        raise InputError("Chimera's closed forms are for B = F and B = 2F; simulate other times")
+    work = (2 if backward == forward else Fraction(3, 2)) * microbatches
+    return Fraction(ranks - 2) / (work + ranks - 2)
+
+
+def peak_in_flight(
+    schedule: str, ranks: int, microbatches: int, virtual: int = 1, rank: int = 0
+) -> Fraction:
+    """Microbatches of a whole rank whose activations are held at most; for 1F1B on `rank`, for the
+    others on the fullest rank."""
+    p, m, v = ranks, Fraction(microbatches), virtual
+    _counts(ranks=p, microbatches=microbatches, virtual_stages=v)
+    held: dict[str, Fraction | int] = {
+        "naive": 1,
+        "gpipe": m,
+        "looped-bfs": m,
+        "1f1b": p - rank,
+        "interleaved-1f1b": p + Fraction(p - 1, v),
+        "zb-h1": p,
+        "zb-h2": 2 * p - 1,
+        "zb-v": p,
+        "v-half": (p + 2) // 2,
+        "v-min": (p + 4) // 3,
+        "dualpipe": p + 1,
+        "dualpipe-v": p + Fraction(1, 2),
+    }
+    if schedule not in held:
+        raise InputError(f"no closed form for the memory of {schedule!r}; {_known(held)}")
+    return min(m, Fraction(held[schedule]))
+
+
+def interleaved_warmup(ranks: int, virtual: int, rank: int, group: int | None = None) -> int:
+    """Forwards of stages that rank r runs before 1F1B begins: 2(p−r−1) + (v−1)·group (p)."""
+    return 2 * (ranks - rank - 1) + (virtual - 1) * (ranks if group is None else group)
+
+
+def deepspeed_steps(stages: int, microbatches: int) -> int:
+    """Slots of DeepSpeed's TrainSchedule, each one forward or one backward: 2(m+s−1)."""
+    _counts(ranks=stages, microbatches=microbatches)
+    return 2 * (microbatches + stages - 1)
+
+
+def deepspeed_buffers(stages: int, microbatches: int, stage: int) -> int:
+    """Activation buffers that DeepSpeed's TrainSchedule keeps: max(2, min(s−stage, m))."""
+    _counts(ranks=stages, microbatches=microbatches)
+    return max(2, min(stages - stage, microbatches))
+
+
+def imbalance_factor(loads: Sequence[Fraction]) -> Fraction:
+    """γ: the slowest load / the mean load."""
+    return max(loads) * len(loads) / sum(loads) if sum(loads) else Fraction(1)
+
+
+def utilization_first_order(
+    loads: Sequence[Fraction], microbatches: int, virtual: int = 1
+) -> Fraction:
+    """vm/(vm+p−1)/γ over the loads of the ranks: what is left of the time to first order."""
+    fraction = bubble_fraction(len(loads), microbatches, virtual)
+    return (1 - fraction) / imbalance_factor(loads)
+
+
+class Rule(NamedTuple):
+    """Which numbers of microbatches a framework takes: in words, and as a test of m, p, v."""
+
+    words: str
+    allows: Callable[[int, int, int], bool]
+
+
+RULES: dict[str, Rule] = {
+    "any": Rule(
+        "interleaved: m a multiple of the group size, p",
+        lambda m, p, v: v == 1 or m % p == 0,
+    ),
+    "megatron": Rule(
+        "Megatron-LM: any m; interleaved: a multiple of the group size, p by default",
+        lambda m, p, v: v == 1 or m % p == 0,
+    ),
+    "pytorch": Rule(
+        "PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋)",
+        lambda m, p, v: m >= p if v == 1 else m % max(1, m // p) == 0,
+    ),
+    "nanotron": Rule("nanotron: m ≥ p−1", lambda m, p, v: m >= p - 1),
+    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v: True),
+    "maxtext": Rule(
+        "MaxText: m a multiple of p for circular pipelines", lambda m, p, v: v == 1 or m % p == 0
+    ),
+}
+"""By framework; "any" is the rule that is legal in all of them that interleave."""
+
+
+def next_legal(microbatches: int, ranks: int, virtual: int = 1, framework: str = "any") -> int:
+    """The smallest legal number of microbatches that is at least the given one."""
+    if framework not in RULES:
+        raise InputError(f"no rule is known for {framework!r}; {_known(RULES)}")
+    m, allows = max(1, microbatches), RULES[framework].allows
+    while not allows(m, ranks, virtual):
+        m += 1
+    return m
+
+
+def _form(schedule: str) -> Form:
+    if schedule not in FORMS:
+        raise InputError(f"no closed form for the bubble of {schedule!r}; {_known(FORMS)}")
+    return FORMS[schedule]
+
+
+def _known(names: dict[str, Any]) -> str:
+    return f"known are {', '.join(names)}"
+
+
+def _counts(**counts: int) -> None:
+    letters = {"ranks": "p", "microbatches": "m", "virtual_stages": "v"}
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(
+                f"{letters[name]} ({name.replace('_', ' ')}) is {count}; it is at least 1"
+            )

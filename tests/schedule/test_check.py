@@ -23,7 +23,7 @@ def test_pytorchs_internal_1f1b_form_is_wrong_on_its_last_rank():
     rows = [[str(a) for a in row if a] for row in get_schedule_ops("1F1B", 4, 8)]
     assert rows[3][:4] == ["3F1", "3B0", "3F2", "3B1"]
     report = check(Schedule.of(rows))
-    assert [f[:3] for f in report.faults] == [(3, 14, "3F8"), (3, 17, "3F0")]
+    assert [f[:3] for f in report.faults] == [(3, 1, "3F0"), (3, 14, "3F8")]
     assert [b.action for b in report.deadlock] == ["0B7", "1B7", "2B7", "3F8"]
 
 

@@ -6,6 +6,7 @@ from unbubble.errors import InputError
 from unbubble.schedule import Schedule
 from unbubble.schedule.check import check
 from unbubble.schedule.lowering import RECEIVES, compute_only, lower
+from unbubble.schedule.whole_stage import for_pytorch
 
 GRID = [
     (name, p, m, v)
@@ -40,18 +41,19 @@ def built_in():
     return {key: order for key, order in orders.items() if order is not None}
 
 
-def test_early_is_the_order_of_pytorchs_own_pass(built_in):
-    from torch.distributed.pipelining.schedules import _add_send_recv
+def test_early_is_the_order_of_pytorchs_own_passes(built_in):
+    from torch.distributed.pipelining import schedules
 
     assert len(built_in) > 100
     for key, rows in built_in.items():
         schedule = Schedule.of([map(str, row) for row in rows])
-        theirs = _add_send_recv(
-            dict(enumerate(map(list, rows))),
-            lambda stage, placement=schedule.placement: placement.rank_of[stage],
-            schedule.num_stages,
-        )
-        lowered = lower(schedule)
+        rank_of = dict(enumerate(schedule.placement.rank_of))
+        theirs = {
+            rank: schedules._add_reduce_grad(schedules._add_unshard_reshard(list(row)), key[2])
+            for rank, row in enumerate(rows)
+        }
+        theirs = schedules._add_send_recv(theirs, rank_of.__getitem__, schedule.num_stages)
+        lowered = for_pytorch(schedule)
         for rank in range(schedule.ranks):
             assert list(map(str, lowered.actions(rank))) == list(map(str, theirs[rank])), key
 
@@ -64,6 +66,7 @@ def test_every_lowering_of_a_built_in_order_is_complete(built_in):
             assert compute_only(lowered) == schedule
             send = "buffered" if receive == "just-in-time" else "blocking"
             assert check(lowered, send).good, (key, receive)
+            assert check(for_pytorch(schedule, receive), send).good, (key, receive)
 
 
 def test_a_schedule_that_can_never_finish_is_refused():

@@ -14,6 +14,7 @@ from unbubble.errors import UnbubbleError
 
 COMMANDS = {
     "bubble": "closed forms of the bubble, instantly",
+    "schedule": "list, draw, export and prove schedules",
     "profile": "measured costs of a real model, layer by layer",
 }
 """Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""

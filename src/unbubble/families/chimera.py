@@ -8,8 +8,8 @@ rank 3  2 3 . 0 a 1 b c . d
 
 The second copy of stage s is stage p+s on rank p−1−s. Of every p microbatches the first half goes
 down the first copy, the second half up the second copy, each like 1F1B; p being even, their times
-never meet. Further units of p microbatches follow without a gap, which is free of further
-bubbles where F = B.
+never meet. Further units of p microbatches follow at once; each costs another (p−2)|B−F| of idle
+time, so nothing where F = B.
 """
 
 from array import array
@@ -62,7 +62,7 @@ FAMILY = Family(
     summary="two 1F1B pipelines in opposite directions on two copies of the model",
     source="Chimera, arXiv 2107.06925",
     bubble="at m = p: (p−2)/(2m+p−2) where B = F, (p−2)/(3m/2+p−2) where B = 2F",
-    memory="p/2+1 … p microbatches, and two copies of the parameters",
+    memory="p/2+1 microbatches at the ends … p in the middle, and two copies of the parameters",
     order=order,
     needs="p even",
     broken_rule=broken_rule,

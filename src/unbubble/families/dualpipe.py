@@ -19,7 +19,8 @@ dualpipe-v p=2 m=4 v=2, F=I=W=1, F&B=3            bubble (p−1)(F&B+B−3W) = 2
 rank 0  0 1 2 0 a A 1 3+b+b . 2+a+a c c . 3+b+b d d c C d D
 rank 1  . 0 0 1 1 2 a a 2+a+a 3+b+b 3+b+b c c c c . d d D D
 
-On both, a rank sees two streams, 0 (which reaches it first) and 1, and the same eight steps.
+Both formulas are exact where W ≤ F = I and F&B = F + B. On both, a rank sees two streams, the near
+one (which reaches it first) and the far one, and takes the same eight steps.
 """
 
 from array import array
@@ -30,7 +31,7 @@ from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import bidirectional, v_shape
-from unbubble.schedule.weave import array_of, run, weave
+from unbubble.schedule.weave import array_of, in_turn, run, weave
 
 
 def dualpipe(
@@ -49,7 +50,7 @@ def dualpipe(
 def dualpipe_v(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
-    """Rank r runs its stage on the way there as stream 0, its stage on the way back as stream 1."""
+    """Rank r runs its stage on the way there as near stream, that on the way back as far one."""
     rows = [
         steps(ranks, rank, microbatches, Stream(rank, 0), Stream(2 * ranks - 1 - rank, 0))
         for rank in range(ranks)
@@ -116,11 +117,6 @@ def steps(depth: int, place: int, microbatches: int, near: Stream, far: Stream) 
     split = array_of(as_kind(Kind.I, last[place + 1 :]), near.backward(inner, Kind.I))
     row += weave((as_kind(Kind.W, split), place + 1), (split, 0))
     return row
-
-
-def in_turn(*lanes: "array[int] | range") -> "array[int]":
-    """One action of each lane after the other; the lanes are equally long."""
-    return weave(*((lane, 0) for lane in lanes))
 
 
 def as_kind(kind: Kind, codes: Iterable[int]) -> "array[int]":

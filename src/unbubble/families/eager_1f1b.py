@@ -6,8 +6,9 @@ rank 1  . 0 1 2 3 4 a 5 b 6 c 7 d . e . f . g . h .
 rank 2  . . 0 1 2 a 3 b 4 c 5 d 6 e 7 f . g . h . .
 rank 3  . . . 0 a 1 b 2 c 3 d 4 e 5 f 6 g 7 h . . .
 
-The same length as 1F1B where transfers are free. Where a transfer takes up to F it is hidden on the
-way up (the gradients' way down is not), for almost twice the memory.
+The same length as 1F1B where transfers are free. Where one takes c, 1F1B waits for it again and
+again; here c up to (F+B)/2 is hidden but for the 2(p−1)c of fill and drain, for almost twice the
+memory.
 """
 
 from unbubble.action import Kind

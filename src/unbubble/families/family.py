@@ -12,8 +12,10 @@ from unbubble.schedule.placement import Placement, linear
 Option = int | str
 """A family's further keywords are numbers or words."""
 
-MAX_CELLS = 1 << 26
-"""The most stages × microbatches that are generated: beyond it a machine's memory is at stake."""
+MAX_STAGES = 1 << 14
+"""The most stages that are scheduled: beyond it the question is a slip of the keyboard."""
+MAX_CELLS = 1 << 24
+"""The most stages × microbatches: beyond it a machine's memory is at stake."""
 
 _REACH = 10_000  # how far from the given value a legal one is looked for
 
@@ -85,18 +87,18 @@ class Family:
         v = self.virtual[0] if virtual is None else virtual
         assert v is not None
         if v not in self.virtual and not (None in self.virtual and v >= 1):
-            known = [str(x) for x in self.virtual if x is not None]
-            legal = ", ".join(known) + (" or more" if None in self.virtual else "")
+            legal = "at least 1" if None in self.virtual else ", ".join(map(str, self.virtual))
             raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            known = [f"its options are {', '.join(self.options)}"] if self.options else []
-            raise InputError("; ".join([f"{self.name} has no option {unknown[0]!r}", *known]))
-        if ranks * v * microbatches > MAX_CELLS:
-            raise InputError(
-                f"p·v·m is {ranks * v * microbatches}; schedules of at most {MAX_CELLS} stages × "
-                "microbatches are made"
-            )
+            known = f"; its options are {', '.join(self.options)}" if self.options else ""
+            raise InputError(f"{self.name} has no option {unknown[0]!r}{known}")
+        for what, value, most in (
+            ("p·v stages", ranks * v, MAX_STAGES),
+            ("p·v·m stages × microbatches", ranks * v * microbatches, MAX_CELLS),
+        ):
+            if value > most:
+                raise InputError(f"{what} are {value}; schedules of at most {most} are made")
         if rule := self.broken_rule(ranks, microbatches, v, **options):
             near = self._nearest(ranks, microbatches, v, options)
             raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")

@@ -103,11 +103,11 @@ def broken_rule(ranks: int, microbatches: int, virtual: int, **options: Option) 
 
 FAMILY = Family(
     name="interleaved-1f1b",
-    aliases=("ScheduleInterleaved1F1B", "Interleaved1F1B", "interleaved", "1f1b-interleaved"),
+    aliases=("ScheduleInterleaved1F1B", "interleaved", "1f1b-interleaved"),
     summary="v stages a rank in rounds: the bubble shrinks v times, the transfers grow v times",
     source="Megatron-LM, arXiv 2104.04473; torch.distributed.pipelining",
-    bubble="(p−1)/(vm+p−1)",
-    memory="p + (p−1)/v microbatches on rank 0, at most m",
+    bubble="(p−1)/(vm+p−1) where m ≥ p",
+    memory="p + (p−1−2r)/v microbatches on rank r where g = p, at most m",
     order=order,
     needs="PyTorch: m a multiple of max(1, ⌊m/p⌋); Megatron: p ≤ group ≤ m, m mod group 0 or ≥ p",
     broken_rule=broken_rule,

@@ -84,9 +84,10 @@ def check_rows(rows: Sequence["array[int]"], send: str = "blocking") -> Report:
     return check(Schedule.of_codes(rows), send)
 
 
-def grid(rows: Sequence["array[int]"], faults: Sequence[Fault], columns: int = 9) -> str:
-    """The orders around the first fault, one row a rank, by position: `>…<` marks a faulty
-    action, and `?` in front of it what is missing there.
+def grid(rows: Sequence["array[int]"], faults: Sequence[Fault | Blocked], columns: int = 9) -> str:
+    """The orders around the first fault or blocked action, one row a rank, by position.
+
+    `>…<` marks a faulty action, and `?` in front of it what is missing there:
 
     position   2        3        4
     rank 0     0F2      0B0      0B1

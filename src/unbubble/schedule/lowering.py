@@ -42,18 +42,14 @@ def lower(schedule: Schedule, receive: str = "early") -> Schedule:
     passes = {"early": _early, "just-in-time": _just_in_time, "smart": _smart}
     if receive not in passes:
         raise InputError(f"receive is {receive!r}; it is one of {', '.join(RECEIVES)}")
-    return _with_rows(schedule, passes[receive](schedule))
+    return schedule.with_rows(passes[receive](schedule))
 
 
 def compute_only(schedule: Schedule) -> Schedule:
     """The schedule without sends, receives and the actions of whole stages."""
     kept = COMPUTE
     rows = [array("q", [c for c in row if c & KIND_MASK in kept]) for row in schedule.codes]
-    return _with_rows(schedule, rows)
-
-
-def _with_rows(schedule: Schedule, rows: list["array[int]"]) -> Schedule:
-    return Schedule.of_codes(rows, schedule.placement, name=schedule.name, flush=schedule.flush)
+    return schedule.with_rows(rows)
 
 
 class _Routes:

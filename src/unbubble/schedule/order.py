@@ -79,6 +79,10 @@ class Schedule:
             placement = infer([{code >> STAGE_SHIFT & STAGE_MASK for code in row} for row in rows])
         return cls(codes=tuple(rows), placement=placement, name=name, flush=flush)
 
+    def with_rows(self, rows: Sequence["array[int]"]) -> "Schedule":
+        """The same placement, name and flush with other rows of codes."""
+        return Schedule.of_codes(rows, self.placement, name=self.name, flush=self.flush)
+
     @property
     def ranks(self) -> int:
         return self.placement.ranks

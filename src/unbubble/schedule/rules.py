@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 F, B, I, W = int(Kind.F), int(Kind.B), int(Kind.I), int(Kind.W)
 UNSHARD, RESHARD, REDUCE_GRAD = int(Kind.UNSHARD), int(Kind.RESHARD), int(Kind.REDUCE_GRAD)
 _END_OF_STEP = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)  # in the order that they run in
+_USERS = {F: (SEND_F, B, I), B: (SEND_B,), I: (SEND_B, W), W: ()}
+"""What needs a kind's result on the same stage and microbatch."""
 _STAGE = 1 << STAGE_SHIFT
 
 
@@ -247,7 +249,8 @@ def _missing(
                 halves = split or base + I in where or base + W in where
                 lacks += [k for k in ((I, W) if halves else (B,)) if base + k not in where]
             for kind in lacks:
-                yield Fault(rank, end, str(unpack(base + kind)), "missing")
+                users = [where[base + user] for user in _USERS[kind] if base + user in where]
+                yield Fault(rank, min(users, default=end), str(unpack(base + kind)), "missing")
 
 
 def _message_faults(transfers: list[list[Transfer]]) -> Iterator[Fault]:

@@ -42,3 +42,8 @@ def weave(*lanes: Lane) -> "array[int]":
             part[place :: len(running)] = array("q", codes)
         row.extend(part)
     return row
+
+
+def in_turn(*lanes: "array[int] | range") -> "array[int]":
+    """One action of each lane after the other; the lanes are equally long."""
+    return weave(*((lane, 0) for lane in lanes))

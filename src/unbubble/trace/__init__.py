@@ -1,1 +1,6 @@
-"""Traces of all formats, read into a Timeline."""
+"""Real traces: one module a format, joined into measured Timelines."""
+
+from unbubble.trace.assembly import Pipeline
+from unbubble.trace.reading import Trace, read
+
+__all__ = ["Pipeline", "Trace", "read"]

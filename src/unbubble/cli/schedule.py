@@ -1,0 +1,228 @@
+"""`unbubble schedule`: the registry of schedules, their pictures, their files, their proof."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unbubble.errors import InputError
+from unbubble.families import families, generate
+from unbubble.files import read_text, write_text
+from unbubble.schedule import Schedule, format_csv, parse_csv
+from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
+from unbubble.schedule.lowering import RECEIVES, lower
+from unbubble.schedule.pytorch_csv import parse_rows
+from unbubble.schedule.whole_stage import for_pytorch
+
+_WHAT = "a schedule as PyTorch's CSV"
+_MOST_LINES = 20
+"""Faults that the human answer lists; --json has them all."""
+
+
+@click.group()
+def command() -> None:
+    """List, draw, export and prove schedules."""
+
+
+def _parameters(function: Any) -> Any:
+    """SCHEDULE and its -p, -m, -v."""
+    for option in (
+        click.option("-v", "--virtual-stages", "virtual", type=int, help="Stages of a rank."),
+        click.option("-m", "--microbatches", type=int, help="Microbatches of a step."),
+        click.option("-p", "--ranks", type=int, help="Pipeline ranks."),
+        click.argument("schedule", metavar="SCHEDULE"),
+    ):
+        function = option(function)
+    return function
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@command.command("list")
+@_json
+def list_(as_json: bool) -> None:
+    """The schedules that are known by name."""
+    if as_json:
+        keys = ("name", "aliases", "summary", "source", "bubble", "memory", "needs")
+        rows = [{key: getattr(f, key) for key in keys} for f in families().values()]
+        click.echo(json.dumps({"schedules": rows, "unit": ""}))
+        return
+    width = max(map(len, families()))
+    for name, family in families().items():
+        click.echo(f"{name.ljust(width)}  {family.summary}")
+        needs = f"needs {family.needs}; bubble {family.bubble}; holds {family.memory}"
+        click.echo(click.style(f"{' ' * width}  {needs}", dim=True))
+
+
+@command.command()
+@_parameters
+@click.option("--width", type=click.IntRange(min=20), help="Columns of the drawing.")
+@_json
+def show(
+    schedule: str,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    width: int | None,
+    as_json: bool,
+) -> None:
+    """Draw SCHEDULE, a name or a CSV file, at equal times (F = I = W = 1, B = 2)."""
+    from unbubble.costs import Costs
+    from unbubble.simulate import simulate
+
+    order = _schedule(schedule, ranks, microbatches, virtual)
+    if as_json:
+        rows = [[str(a) for a in order.actions(rank)] for rank in range(order.ranks)]
+        click.echo(json.dumps({**_about(order), "order": rows, "unit": ""}))
+        return
+    from unbubble.report.text import render
+
+    timeline = simulate(order, Costs.uniform(order.placement))
+    click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
+
+
+@command.command()
+@_parameters
+@click.option("--with-comms", is_flag=True, help="Put the sends and receives in.")
+@click.option(
+    "--receive",
+    type=click.Choice(RECEIVES),
+    help="When a receive is posted [early]: with its send, as PyTorch does; right before its "
+    "use; or when its data are about to be sent.",
+)
+@click.option(
+    "--plain", is_flag=True, help="Sends and receives only, without UNSHARD, RESHARD, REDUCE_GRAD."
+)
+@click.option("-o", "--output", type=click.Path(), help="Write there instead of printing.")
+def export(
+    schedule: str,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    with_comms: bool,
+    receive: str | None,
+    plain: bool,
+    output: str | None,
+) -> None:
+    """Write SCHEDULE, a name or a CSV file, as the CSV that PyTorch's runtime loads.
+
+    Without --with-comms it is loaded with format="compute_only", with it as "compute_comms".
+    """
+    order = _schedule(schedule, ranks, microbatches, virtual)
+    if (receive or plain) and not with_comms:
+        raise InputError(
+            "--receive and --plain say how sends and receives are put in; they need --with-comms"
+        )
+    if with_comms:
+        receive = receive or "early"
+        order = lower(order, receive) if plain else for_pytorch(order, receive)
+    text = format_csv(order)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    write_text(output, text)
+    stuck = [send for send in SENDS if not check(order, send)]
+    verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
+    click.echo(f"{output}: {_size(order)}; {verdict}")
+
+
+@command.command("check")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--send",
+    type=click.Choice(SENDS),
+    default="blocking",
+    show_default=True,
+    help="A send waits for its receive, waits for nothing, or is posted as one group with the "
+    "adjacent transfers of the same peer.",
+)
+@_json
+def check_(file: str, send: str, as_json: bool) -> int:
+    """Prove that the schedule in FILE is complete, consistent and free of deadlock.
+
+    Exit status 3 if it is not.
+    """
+    rows = parse_rows(read_text(file, _WHAT), Path(file).name)
+    report = check_rows(rows, send)
+    if as_json:
+        answer = {
+            "file": file,
+            "ranks": len(rows),
+            "send": send,
+            "faults": [fault._asdict() for fault in report.faults],
+            "deadlock": [blocked.action for blocked in report.deadlock],
+            "blocked": [blocked._asdict() for blocked in report.deadlock],
+            "unit": "",
+        }
+        click.echo(json.dumps(answer))
+    elif report.good:
+        order = Schedule.of_codes(rows)
+        how = f"under {send} sends" if order.with_comms else "(compute only)"
+        click.echo(f"{file}: {_size(order)}: complete, consistent, free of deadlock {how}")
+    else:
+        click.echo(f"{file}: {_explained(report)}")
+        click.echo("\n" + grid(rows, report.faults or report.deadlock))
+        if not report.faults and (free := [s for s in SENDS if check_rows(rows, s)]):
+            click.echo(f"\nUnder {_and(free)} sends it is free of deadlock.")
+    return 0 if report.good else 3
+
+
+def _schedule(
+    name: str, ranks: int | None, microbatches: int | None, virtual: int | None
+) -> Schedule:
+    """The schedule of a family by its name, or of a CSV file by its path."""
+    if Path(name).suffix.lower() == ".csv" or (ranks is None and Path(name).is_file()):
+        if (ranks, microbatches, virtual) != (None, None, None):
+            raise InputError(f"{name} is a file; -p, -m and -v go with the name of a schedule")
+        return parse_csv(read_text(name, _WHAT), Path(name).name, name=Path(name).stem)
+    if ranks is None or microbatches is None:
+        raise InputError(f"{name}: -p (ranks) and -m (microbatches) are needed, as in -p 4 -m 8")
+    return generate(name, ranks, microbatches, virtual)
+
+
+def _about(order: Schedule) -> dict[str, Any]:
+    return {
+        "schedule": order.name,
+        "ranks": order.ranks,
+        "num_stages": order.num_stages,
+        "microbatches": order.microbatches,
+    }
+
+
+def _size(order: Schedule) -> str:
+    actions = sum(1 for rank in range(order.ranks) for _ in order.actions(rank))
+    return (
+        f"{order.ranks} ranks, {order.num_stages} stages, {order.microbatches} microbatches, "
+        f"{actions} actions"
+    )
+
+
+def _explained(report: Report) -> str:
+    """Every fault or, in a schedule without faults, every blocked action, one line each."""
+    if report.faults:
+        title = _count(len(report.faults), "fault")
+        lines = [
+            f"rank {fault.rank}, position {fault.position}, {fault.action}: {fault.fault}"
+            for fault in report.faults
+        ]
+    else:
+        title = f"deadlock under {report.send} sends; these wait for each other"
+        lines = [
+            f"rank {blocked.rank}, position {blocked.position}, {blocked.action}: waits for "
+            f"{blocked.waits_for}"
+            for blocked in report.deadlock
+        ]
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
+    return "\n  ".join([title, *lines])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _and(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,73 @@
+"""ZB-V: zero bubble in the memory of 1F1B, on stages placed there and back.
+
+zb-v p=3 m=6 v=2, F=I=W=1            bubble 0 by span; F, I, W those of a stage
+rank 0  0 1 2 3 4 0 a A 1 b B 2 c C 5 a A 3 d D b B 4 e E c C 5 f F d D e E f F . .
+rank 1  . 0 1 2 0 3 1 a A 2 b B 4 a A 3 c C 5 b B 4 d D c C 5 e E d f e D f E F F .
+rank 2  . . 0 0 1 1 2 2 a A 3 a A 3 b B 4 b B 4 c C 5 c C 5 d D d e e f f D E F E F
+
+Rank r holds stages r and 2p−1−r, so the backward of the first microbatch begins on rank 0, which
+filled first, and all ranks begin and end alike.
+"""
+
+from array import array
+from collections.abc import Iterator
+from itertools import islice
+
+from unbubble.action import Kind, pack
+from unbubble.costs import Costs
+from unbubble.families.family import Family, Option
+from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import v_shape
+from unbubble.schedule.weave import array_of, in_turn, run
+
+
+def fixed(
+    ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
+) -> Schedule:
+    """PyTorch's order, best where F = I = W."""
+    beyond = pack(0, 0, microbatches)
+    rows = []
+    for rank in range(ranks):
+        order = row(ranks, rank, max(microbatches, 2 * ranks - 1))
+        rows.append(array("q", [code for code in order if code < beyond]))
+    return Schedule.of_codes(rows, v_shape(ranks), name="zb-v")
+
+
+def row(ranks: int, rank: int, microbatches: int) -> "array[int]":
+    """Rank r's order for at least 2p−1 microbatches; stage 0 is its first, 1 its second."""
+    first, second = rank, 2 * ranks - 1 - rank
+    f0, i0, w0 = (iter(run(k, first, 0, microbatches)) for k in (Kind.F, Kind.I, Kind.W))
+    f1, i1, w1 = (iter(run(k, second, 0, microbatches)) for k in (Kind.F, Kind.I, Kind.W))
+    n = ranks - rank
+    steady = microbatches - (2 * ranks - 1 - rank)
+
+    # fill: down the V, then both ways in turn, then as backwards arrive
+    order = take(f0, 2 * n - 1)
+    order += in_turn(take(f1, rank), take(f0, rank))
+    order += in_turn(take(f1, n), take(i1, n), take(w1, n))
+    # steady: the first stage's forward, its backward, and the second's
+    order += in_turn(*(take(lane, steady) for lane in (f0, i0, w0, f1, i1, w1)))
+    order += in_turn(*(take(lane, n - 1) for lane in (i0, w0, f1, i1, w1)))
+    # drain: input gradients first, the weight gradients fill the rest
+    order += in_turn(take(i0, rank), take(i1, rank))
+    order += in_turn(take(i0, n), take(w0, n))
+    return order + array_of(w1, w0)
+
+
+def take(lane: Iterator[int], count: int) -> "array[int]":
+    """The next `count` codes of a lane."""
+    return array("q", islice(lane, count))
+
+
+FAMILY = Family(
+    name="zb-v",
+    aliases=("ScheduleZBVZeroBubble", "ZBVZeroBubble"),
+    summary="zero bubble in 1F1B's memory, on stages placed there and back",
+    source="Zero Bubble, arXiv 2401.10241, section 6; torch.distributed.pipelining",
+    bubble="0 by span where F = I = W",
+    memory="min(p, m) microbatches on every rank",
+    order=fixed,
+    virtual=(2,),
+    placement=v_shape,
+    splits_backward=True,
+)

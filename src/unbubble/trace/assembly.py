@@ -1,0 +1,271 @@
+"""Assembly: the ranks' observations of one step joined into one measured Timeline.
+
+Stages are given where names carry none, transfers are paired, clocks aligned. What cannot be told
+is said in `unknown`; a rank that is missing is named, and then there is no Timeline.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from unbubble.action import JOINED, Action, Kind
+from unbubble.errors import InputError
+from unbubble.schedule import Placement, Schedule
+from unbubble.schedule.placement import infer
+from unbubble.simulate import Timeline, Transfer
+from unbubble.trace.clocks import Clocks, Order, align
+from unbubble.trace.names import NO_STAGE
+from unbubble.trace.observed import HalfTransfer, Observed, Seen
+from unbubble.trace.pairing import (
+    RECEIVE_OF,
+    Pair,
+    name_in_order,
+    pairs,
+    receive_of,
+    transfers,
+)
+
+NS = 10**9
+TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One pipeline's step. `ranks[i]` is the job's rank of pipeline rank i of the timeline.
+
+    Without a timeline `unknown` says what is missing.
+    """
+
+    ranks: tuple[int, ...]
+    observed: tuple[Observed, ...]
+    timeline: Timeline | None
+    clocks: Clocks | None
+    pairs: tuple[Pair, ...] = ()
+    recovered: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Missing(Exception):  # noqa: N818
+    """Why there is no timeline."""
+
+
+def assemble(
+    observed: Sequence[Observed], placement: Placement | None = None, expected: int | None = None
+) -> Pipeline:
+    """Join the ranks of one pipeline, given in the order of their first stages where that is known.
+
+    `expected` is the number of ranks that it should have, where known.
+
+    `placement` replaces what the actions' names imply (a plan knows copies).
+    """
+    ranks = tuple(one.rank for one in observed)
+    recovered = tuple(dict.fromkeys(r for one in observed for r in one.recovered))
+    unknown = [f"rank {one.rank}: {reason}" for one in observed for reason in one.unknown]
+    try:
+        if expected is not None and expected != len(observed):
+            raise Missing(f"the pipeline has {expected} ranks and {len(observed)} traces are here")
+        rows = _with_stages([one.actions for one in observed])
+        if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
+            recovered += ("stages, from the order of the ranks",)
+        schedule = _schedule(rows, [one.tail for one in observed], placement)
+        halves, reasons = _halves(observed, rows, schedule.placement)
+        unknown += reasons
+        found = pairs(halves)
+        hosts = {one.host for one in observed}
+        clocks = align(
+            len(rows),
+            _transfer_orders(found) or _action_orders(rows, schedule.placement),
+            same_clock=len(hosts) == 1 and hosts != {""},
+        )
+        if clocks.contradiction > 0:
+            unknown.append(
+                f"clocks: effects precede their causes by up to {clocks.contradiction} ns, so the "
+                "times of different ranks are only that good against each other"
+            )
+        if clocks.uncertainty is None:
+            unknown.append("clocks: nothing that was sent bounds the clock of some rank")
+        timeline = _timeline(schedule, rows, observed, transfers(found, clocks.offsets), clocks)
+        if not found and len(rows) > 1:
+            unknown.append("transfers: no send could be paired with its receive")
+    except (Missing, InputError) as reason:
+        return Pipeline(
+            ranks=ranks, observed=tuple(observed), timeline=None, clocks=None,
+            recovered=recovered, unknown=(*unknown, f"classes: {reason}"),
+        )  # fmt: skip
+    return Pipeline(
+        ranks=ranks, observed=tuple(observed), timeline=timeline, clocks=clocks,
+        pairs=tuple(found), recovered=recovered, unknown=tuple(unknown),
+    )  # fmt: skip
+
+
+def _with_stages(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
+    """Stage r for the actions of rank r whose names carry none."""
+    return [
+        [
+            seen._replace(action=seen.action._replace(stage=rank))
+            if seen.action.stage == NO_STAGE
+            else seen
+            for seen in row
+        ]
+        for rank, row in enumerate(rows)
+    ]
+
+
+def _schedule(
+    rows: Sequence[Sequence[Seen]], tails: Sequence[Sequence[Seen]], placement: Placement | None
+) -> Schedule:
+    if not any(rows):
+        raise Missing("no action of a pipeline was found")
+    if empty := [rank for rank, row in enumerate(rows) if not row]:
+        raise Missing(f"pipeline rank {empty[0]} has no action in this step")
+    orders = [
+        [seen.action for seen in row] + [_tail_action(seen.action, row) for seen in tail]
+        for row, tail in zip(rows, tails, strict=True)
+    ]
+    if placement is None:
+        stages = [{a.stage for seen in row for a in seen.action.parts} for row in rows]
+        used = set().union(*stages)
+        if gaps := sorted(set(range(max(used) + 1)) - used):
+            shown = ", ".join(map(str, gaps[:8]))
+            raise Missing(f"no trace holds stage {shown}; the trace of its rank is missing")
+        placement = infer(stages)
+    schedule = Schedule.of(orders, placement)
+    _complete(rows, schedule.placement)
+    return schedule
+
+
+def _complete(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
+    """Every stage must have done the same microbatches, or some trace is cut off."""
+    done: dict[tuple[Kind, int], set[int]] = {}
+    for row in rows:
+        for seen in row:
+            for part in seen.action.parts:
+                kind = part.kind if part.kind is not Kind.I else Kind.B
+                numbers = done.setdefault((kind, part.stage), set())
+                if part.microbatch in numbers:
+                    raise Missing(f"{part} happened twice in the step")
+                numbers.add(part.microbatch)
+    of_copy: dict[int, set[int]] = {}
+    for (_, stage), numbers in done.items():
+        of_copy.setdefault(stage // placement.num_stages, set()).update(numbers)
+    for (of, stage), numbers in sorted(done.items()):
+        absent = sorted(of_copy[stage // placement.num_stages] - numbers)
+        if of is not Kind.W and absent:
+            raise Missing(
+                f"{Action(of, stage, absent[0])} is in no trace ({len(absent)} such actions of "
+                f"stage {stage}); its trace is cut off or holds only a part of the step"
+            )
+    for kind in (Kind.F, Kind.B):
+        if absent_stages := sorted({s for _, s in done} - {s for k, s in done if k is kind}):
+            raise Missing(f"stage {absent_stages[0]} has no {kind.name}; its trace is incomplete")
+
+
+def _tail_action(action: Action, row: Sequence[Seen]) -> Action:
+    if action.stage != NO_STAGE:
+        return action
+    return action._replace(stage=min(seen.action.stage for seen in row))
+
+
+def _halves(
+    observed: Sequence[Observed], rows: Sequence[Sequence[Seen]], placement: Placement
+) -> tuple[list[list[HalfTransfer]], list[str]]:
+    halves, reasons = [], []
+    for one, row in zip(observed, rows, strict=True):
+        named = list(one.halves)
+        if not named and (one.sends or one.receives):
+            named, reason = name_in_order(row, one.sends, one.receives, placement)
+            if reason:
+                raise Missing(
+                    f"rank {one.rank} has {reason} cannot be told; is a rank's trace missing?"
+                )
+        elif not named:
+            reasons.append(f"rank {one.rank}: its trace holds no transfer of the pipeline")
+        for half in named:
+            if not 0 <= half.action.stage < len(placement.rank_of):
+                raise Missing(f"{half.action} belongs to a stage of which there is no action")
+            if half.action.kind in RECEIVE_OF:
+                other = receive_of(half.action)
+                if not 0 <= other.stage < len(placement.rank_of):
+                    raise Missing(
+                        f"{half.action} goes to stage {other.stage}, whose rank's trace is missing"
+                    )
+        halves.append(named)
+    return halves, reasons
+
+
+def _transfer_orders(found: Iterable[Pair]) -> list[Order]:
+    return [
+        (source, send.called, destination, receive.done)
+        for source, send, destination, receive in found
+    ]
+
+
+def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list[Order]:
+    """An action starts after the one that makes its input ended."""
+    ends: dict[Action, tuple[int, int]] = {}
+    starts = []
+    for rank, row in enumerate(rows):
+        for seen in row:
+            for part in seen.action.parts:
+                ends[_full(part)] = (rank, seen.end)
+                starts.append((rank, part, seen.start))
+    orders = []
+    for rank, part, start in starts:
+        if part.kind is Kind.W:
+            continue
+        step = -1 if part.kind is Kind.F else 1
+        producer = ends.get(_full(part._replace(stage=part.stage + step)))
+        crosses = placement.is_first(part.stage) if step < 0 else placement.is_last(part.stage)
+        if producer is not None and not crosses:
+            orders.append((*producer, rank, start))
+    return orders
+
+
+def _full(action: Action) -> Action:
+    return action._replace(kind=Kind.B) if action.kind is Kind.I else action
+
+
+def _timeline(
+    schedule: Schedule,
+    rows: Sequence[Sequence[Seen]],
+    observed: Sequence[Observed],
+    sent: Sequence[Transfer],
+    clocks: Clocks,
+) -> Timeline:
+    placed = [
+        [seen._replace(start=seen.start + o, end=seen.end + o) for seen in (*row, *one.tail)]
+        for row, one, o in zip(rows, observed, clocks.offsets, strict=True)
+    ]
+    zero = min(seen.start for row in placed for seen in row)
+    starts: list[array[int]] = []
+    ends: list[array[int]] = []
+    communication: list[array[int]] = []
+    overhead: list[array[int]] = []
+    for row, codes in zip(placed, schedule.codes, strict=True):
+        columns = array("q"), array("q"), array("q"), array("q")
+        seen_of = iter(row)
+        joined = False
+        for code in codes:
+            if not joined:
+                seen = next(seen_of)
+            first = bool(code & JOINED)  # the parts of a pair stand at its second code
+            columns[0].append(seen.start - zero)
+            columns[1].append(seen.end - zero)
+            columns[2].append(0 if first else seen.communication)
+            columns[3].append(0 if first else seen.overhead)
+            joined = first
+        for column, into in zip(columns, (starts, ends, communication, overhead), strict=True):
+            into.append(column)
+    return Timeline(
+        schedule=schedule,
+        starts=tuple(starts),
+        ends=tuple(ends),
+        begin=0,
+        finish=max(end for row in ends for end in row),
+        communication=tuple(communication),
+        overhead=tuple(overhead),
+        transfers=tuple(t._replace(start=t.start - zero, end=t.end - zero) for t in sent),
+        unit="s",
+        ticks_per_unit=NS,
+        measured=True,
+    )

@@ -1,0 +1,129 @@
+"""A step on a device (CUDA, HIP): actions and transfers from the kernels that ranges launched.
+
+A host range is launch time only. The kernels launched within it, found by their correlation, are
+the action: from the first one's start to the last one's end, of which kernels at work are compute,
+collectives that no kernel hides are communication, and gaps are overhead. A send-receive kernel is
+pipeline traffic only if a send or a receive launched it; all-to-all uses the same kernel.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from unbubble.action import TRANSFER, Action, Kind
+from unbubble.trace.intervals import Interval, clip, length, outside, union
+from unbubble.trace.kineto_file import COLLECTIVE, COMPUTE, P2P, Kernel, KinetoTrace, Window
+from unbubble.trace.names import NO_STAGE, Named, is_optimizer, transfer_named
+from unbubble.trace.observed import Busy, HalfTransfer, Seen
+
+
+class DeviceStep:
+    """The kernels of one step by launch."""
+
+    def __init__(self, trace: KinetoTrace, window: Window):
+        kernels = trace.kernels
+        first = bisect_left(kernels, window.begin, key=_launched)
+        last = bisect_left(kernels, window.end, key=_launched)
+        self.window = window
+        self.kernels = kernels[first:last]
+        self.named = [
+            ((m.start, m.end), found)
+            for m, found in trace.named
+            if window.begin <= m.start < window.end
+        ]
+        self.marks = [m for m in trace.marks if window.begin <= m.start < window.end]
+        self.posts = sorted(
+            (op.start, op.end, op.transfer)
+            for ops in trace.ops.values()
+            for op in ops
+            if op.transfer in ("send", "recv") and window.begin <= op.start < window.end
+        )
+
+    def launched_in(self, interval: Interval) -> Sequence[Kernel]:
+        low = bisect_left(self.kernels, interval[0], key=_launched)
+        high = bisect_left(self.kernels, interval[1], key=_launched)
+        return self.kernels[low:high]
+
+    def actions(self, ranges: Sequence[tuple[Interval, Named]]) -> tuple[list[Seen], list[str]]:
+        """The compute actions by their first kernel; and those that launched none."""
+        found, idle = [], []
+        for interval, (action, _) in ranges:
+            kernels = [k for k in self.launched_in(interval) if k.kind != P2P]
+            seen = _seen(action, kernels)
+            if seen is None:
+                idle.append(str(action))
+            else:
+                found.append(seen)
+        return sorted(found, key=lambda seen: seen.start), idle
+
+    def tail(self, after: int) -> list[Seen]:
+        """Collectives launched after the last action's range, and the optimizer."""
+        ranges = [(m.start, m.end) for m in self.marks if is_optimizer(m.name)]
+        found = []
+        first_optimizer = min((a for a, _ in ranges), default=self.window.end)
+        between = self.launched_in((after, max(after, first_optimizer)))
+        for kernel in between:
+            if kernel.kind == COLLECTIVE:
+                action = Action(Kind.REDUCE_GRAD, NO_STAGE)
+                found.append(Seen(action, kernel.start, kernel.end))
+        for interval in ranges:
+            action = Action(Kind.OPTIMIZER, NO_STAGE)
+            if seen := _seen(action, self.launched_in(interval)):
+                found.append(seen)
+        return sorted(found, key=lambda seen: seen.start)
+
+    def halves(self) -> tuple[list[HalfTransfer], list[HalfTransfer], list[HalfTransfer], str]:
+        """Transfers of ranges that name them; else sends and receives as launched; or why not."""
+        named = []
+        for interval, (action, _) in self.named:
+            if action.kind in TRANSFER:
+                kernels = [k for k in self.launched_in(interval) if k.kind == P2P]
+                named += [_half(action, k) for k in kernels[:1]]
+        if named:
+            return named, [], [], ""
+        directed = [
+            (m.start, m.end, transfer_named(m.name)) for m in self.marks if transfer_named(m.name)
+        ] or self.posts
+        rest: dict[str, list[HalfTransfer]] = {"send": [], "recv": []}
+        for start, end, direction in directed:
+            kind = Kind.SEND_F if direction == "send" else Kind.RECV_F
+            for kernel in self.launched_in((start, end)):
+                if kernel.kind == P2P:
+                    rest[direction].append(_half(Action(kind, NO_STAGE, 0), kernel))
+        loose = sum(k.kind == P2P for k in self.kernels) - sum(map(len, rest.values()))
+        reason = ""
+        if loose > 0:
+            reason = (
+                f"{loose} send-receive kernels were launched by no named send or receive, so "
+                "whether they are pipeline traffic"
+            )
+        return [], rest["send"], rest["recv"], reason
+
+
+def busy(trace: KinetoTrace, window: Window) -> Busy:
+    """Kernels at work, communication that they do not hide, and neither, within a step."""
+    low, high = window.begin, window.end
+    kernels = trace.kernels
+    work = union((k.start, k.end) for k in kernels if k.kind == COMPUTE)
+    talk = union((k.start, k.end) for k in kernels if k.kind != COMPUTE)
+    working = clip(work, low, high)
+    talking = outside(clip(talk, low, high), working)
+    return Busy(length(working), talking, high - low - length(working) - talking)
+
+
+def _seen(action: Action, kernels: Sequence[Kernel]) -> Seen | None:
+    if not kernels:
+        return None
+    work = union((k.start, k.end) for k in kernels if k.kind == COMPUTE)
+    talk = union((k.start, k.end) for k in kernels if k.kind == COLLECTIVE)
+    start, end = min(k.start for k in kernels), max(k.end for k in kernels)
+    exposed = outside(talk, work)
+    return Seen(action, start, end, exposed, end - start - length(work) - exposed)
+
+
+def _half(action: Action, kernel: Kernel) -> HalfTransfer:
+    """A transfer's kernel runs from where its end is ready to the arrival."""
+    return HalfTransfer(action, kernel.start, kernel.start, kernel.end, True)
+
+
+def _launched(kernel: Kernel) -> int:
+    return kernel.launched

@@ -1,0 +1,160 @@
+"""A step on the host alone (CPU and gloo): actions and transfers from ranges and operations.
+
+The runtime's thread does one thing after another. A range of the runtime holds the wait for its
+input as well as the action, so an action
+
+    begins   when its range began, or the wait or the post before its first operation ended
+    ends     halfway between its last operation and whatever the thread did next
+
+A range around the call alone (`tight`) and an action recovered from operations begin where the
+thread was free, which is where the thing before ended.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from unbubble.action import Action, Kind
+from unbubble.trace.intervals import Interval, clip, length, outside, union
+from unbubble.trace.kineto_file import KinetoTrace, Mark, Op, Window
+from unbubble.trace.names import (
+    NO_STAGE,
+    Named,
+    is_optimizer,
+    is_talk,
+    step_named,
+    transfer_named,
+)
+from unbubble.trace.observed import Busy, HalfTransfer, Seen
+
+AFTERMATH_NS = 50_000
+"""The call returns within this time after its last operation; what else passes is the runtime's."""
+NOTICEABLE_NS = 50_000
+"""A wait longer than this blocked the thread; shorter ones are the call itself."""
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """What a step's thread shows, sorted by time."""
+
+    window: Window
+    named: Sequence[tuple[Interval, Named]]
+    ops: Sequence[Op]
+    transfers: Sequence[Mark]
+    others: Sequence[Mark]
+
+    @classmethod
+    def of(cls, trace: KinetoTrace, window: Window) -> "HostStep":
+        thread = trace.main_thread
+        marks = [m for m in trace.marks if window.begin <= m.start < window.end]
+        named = [
+            ((m.start, m.end), found)
+            for m, found in trace.named
+            if window.begin <= m.start < window.end
+        ]
+        ops = trace.ops.get(thread, [])
+        first = bisect_left(ops, window.begin, key=lambda op: op.start)
+        last = bisect_left(ops, window.end, key=lambda op: op.start)
+        return cls(
+            window=window,
+            named=named,
+            ops=ops[first:last],
+            transfers=[m for m in marks if transfer_named(m.name)],
+            others=[
+                m
+                for m in marks
+                if m.thread == thread and step_named(m.name) is None and not is_talk(m.name)
+            ],
+        )
+
+    def actions(self, ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:
+        """The compute actions of ranges, the waits and posts within taken out."""
+        starts = [op.start for op in self.ops]
+        frees = sorted(
+            [op.end for op in self.ops]
+            + [m.end for m in self.transfers]
+            + [m.end for m in self.others]
+        )
+        busy = sorted(starts + [m.start for m in self.others])
+        waits = sorted([m.end for m in self.transfers] + [op.end for op in self.ops if op.transfer])
+        found: list[Seen] = []
+        for (low, high), (action, tight) in ranges:
+            inside = self.ops[bisect_left(starts, low) : bisect_left(starts, high)]
+            body = [op for op in inside if not op.transfer]
+            if not body:
+                start, end = max(low, _last(waits, high)), high
+            else:
+                first, last = body[0].start, max(op.end for op in body)
+                free = _last(frees, first) if tight and found else low
+                start = max(free, min(low, first) if not tight else free, _last(waits, first))
+                until = self.window.end if tight else high
+                after = bisect_left(busy, last)
+                free_again = min(until, busy[after] if after < len(busy) else until)
+                end = last + min((free_again - last) // 2, AFTERMATH_NS)
+            if found:
+                start = max(start, found[-1].end)
+            found.append(Seen(action, min(start, end), end))
+        return found
+
+    def halves(self) -> tuple[list[HalfTransfer], list[HalfTransfer], list[HalfTransfer]]:
+        """Transfers of ranges that name them; else the sends and the receives, as posted."""
+        posts = [m.start for m in self.transfers]
+        named = []
+        for (low, high), (action, _) in self.named:
+            if action.kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
+                direction = "send" if action.kind in (Kind.SEND_F, Kind.SEND_B) else "recv"
+                here = self.transfers[bisect_left(posts, low) : bisect_right(posts, high)]
+                fitting = [m for m in here if transfer_named(m.name) == direction]
+                named += [self._half(action, m) for m in fitting[:1]]
+        if named:
+            return named, [], []
+        rest: dict[str, list[HalfTransfer]] = {"send": [], "recv": []}
+        for mark in self.transfers:
+            direction = transfer_named(mark.name)
+            kind = Kind.SEND_F if direction == "send" else Kind.RECV_F
+            rest[direction].append(self._half(Action(kind, NO_STAGE, 0), mark))
+        return [], rest["send"], rest["recv"]
+
+    def _half(self, action: Action, mark: Mark) -> HalfTransfer:
+        """`done` is the end of the wait; the data arrived then if the wait blocked."""
+        free = _last(self._frees, mark.end - 1)
+        i = bisect_right(self.ops, mark.start, key=lambda op: op.start)
+        inside = i and self.ops[i - 1].transfer and mark.start <= self.ops[i - 1].end
+        called = self.ops[i - 1].start if inside else mark.start
+        blocked = mark.end - free > NOTICEABLE_NS
+        return HalfTransfer(action, called, mark.start, mark.end, blocked)
+
+    @cached_property
+    def _frees(self) -> list[int]:
+        points = [op.end for op in self.ops]
+        points += [m.end for m in self.transfers]
+        for (low, high), _ in self.named:
+            points += [low, high]
+        return sorted(points)
+
+    def tail(self) -> list[Seen]:
+        """The optimizer, from its range."""
+        return [
+            Seen(Action(Kind.OPTIMIZER, NO_STAGE), m.start, m.end)
+            for m in self.others
+            if is_optimizer(m.name)
+        ]
+
+
+def busy(trace: KinetoTrace, window: Window) -> Busy:
+    """Operations at work on any thread, communication that they do not hide, neither."""
+    low, high = window.begin, window.end
+    work, talk = [], [(m.start, m.end) for m in trace.marks if is_talk(m.name)]
+    for ops in trace.ops.values():
+        work += [(op.start, op.end) for op in ops if not op.transfer]
+        talk += [(op.start, op.end) for op in ops if op.transfer]
+    working = clip(union(work), low, high)
+    talking = outside(clip(union(talk), low, high), working)
+    return Busy(length(working), talking, high - low - length(working) - talking)
+
+
+def _last(values: Sequence[int], limit: int) -> int:
+    """The largest value up to the limit, or the smallest possible time."""
+    i = bisect_right(values, limit)
+    return values[i - 1] if i else -(1 << 62)

@@ -1,0 +1,267 @@
+"""PyTorch's profiler (Kineto) JSON: one file a rank, plain or gzip.
+
+`KinetoTrace` reads a file once and keeps what matters: ranges, operations of each host thread that
+stand in no other operation, kernels with their launches, and the autograd links of forward and
+backward.
+"""
+
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from unbubble.action import Action
+from unbubble.errors import InputError
+from unbubble.trace.events import Event, EventFile
+from unbubble.trace.names import Named, action_named, is_communication, step_named
+
+COMPUTE, COLLECTIVE, P2P = 0, 1, 2
+"""What a kernel or a host operation is: work, communication, or maybe a pipeline transfer."""
+
+MAX_US = 1e16
+_P2P_WORDS = {"send", "recv", "isend", "irecv", "coalesced", "batch_isend_irecv"}
+_CATEGORIES = {
+    "cpu_op": "op",
+    "operator": "op",
+    "user_annotation": "mark",
+    "kernel": "kernel",
+    "gpu_memcpy": "kernel",
+    "memcpy": "kernel",
+    "gpu_memset": "kernel",
+    "memset": "kernel",
+    "cuda_runtime": "launch",
+    "cuda_driver": "launch",
+    "runtime": "launch",
+    "fwdbwd": "flow",
+    "forward_backward": "flow",
+}
+
+
+class Mark(NamedTuple):
+    """A range on a host thread; times in ns from the file's base."""
+
+    start: int
+    end: int
+    name: str
+    thread: Any
+
+
+class Op(NamedTuple):
+    """An outermost operation of a host thread."""
+
+    start: int
+    end: int
+    backward: bool
+    transfer: str
+    """`send` or `recv` for point-to-point posts, `collective` for others, else empty."""
+
+
+class Kernel(NamedTuple):
+    """Device work; `launched` is the host's launch of it (its own start where that is unknown)."""
+
+    start: int
+    end: int
+    kind: int
+    launched: int
+
+
+class Window(NamedTuple):
+    """One step on the host; `number` is the profiler's, None where it counted none."""
+
+    number: int | None
+    begin: int
+    end: int
+
+
+class KinetoTrace:
+    """One rank's trace file."""
+
+    def __init__(self, path: str | Path):
+        self.source = str(path)
+        self.marks: list[Mark] = []
+        self.ops: dict[Any, list[Op]] = {}
+        self.flow_starts: dict[Any, int] = {}
+        self.flow_ends: dict[Any, int] = {}
+        self._launches: dict[int, int] = {}
+        self._kernels: list[tuple[int, int, int, Any]] = []
+        self._outer: dict[Any, tuple[int, int]] = {}
+        self._kinds: dict[str, int] = {}
+        file = EventFile(path)
+        for block in file.blocks():
+            for event in block:
+                kind = _CATEGORIES.get(event.cat)
+                if kind is None:
+                    kind = _CATEGORIES.get(event.cat.lower())
+                    if kind is None:
+                        continue
+                self._take(event, kind)
+        self.head = file.head
+        self.count = file.count
+        self.marks.sort()
+        for thread, ops in self.ops.items():
+            self.ops[thread] = _outermost(ops)
+
+    def _take(self, event: Event, kind: str) -> None:
+        if not (-MAX_US < event.ts < MAX_US and 0 <= event.dur < MAX_US):
+            raise InputError(
+                f"{self.source}: {event.name[:40]!r} has ts {event.ts:g} and dur {event.dur:g}; "
+                "a time in µs was expected, and a dur of at least 0"
+            )
+        start = round(event.ts * 1000)
+        if kind == "flow":
+            flows = self.flow_starts if event.ph == "s" else self.flow_ends
+            flows[_hashable(event.id)] = start
+            return
+        if event.ph != "X":
+            return
+        end = start + round(event.dur * 1000)
+        if kind == "op":
+            thread = _hashable(event.tid)
+            first, last = self._outer.get(thread, (start, -1))
+            if not (first <= start and end <= last):  # else it stands within the one before
+                self._outer[thread] = start, end
+                name = event.name
+                op = Op(start, end, name.startswith("autograd::engine::"), _transfer(name))
+                self.ops.setdefault(thread, []).append(op)
+        elif kind == "kernel":
+            word = self._kernel_kind(event)
+            correlation = event.args.correlation if event.args else None
+            self._kernels.append((start, end, word, correlation))
+        elif kind == "launch":
+            if ("aunch" in event.name or "Mem" in event.name) and event.args:
+                correlation = event.args.correlation
+                if isinstance(correlation, int):
+                    self._launches[correlation] = start
+        else:
+            self.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
+
+    def _kernel_kind(self, event: Event) -> int:
+        if event.args is not None and isinstance(event.args.collective, str):
+            return P2P if event.args.collective in _P2P_WORDS else COLLECTIVE
+        kind = self._kinds.get(event.name)
+        if kind is None:
+            kind = COMPUTE
+            if is_communication(event.name):
+                kind = P2P if "SendRecv" in event.name else COLLECTIVE
+            self._kinds[event.name] = kind
+        return kind
+
+    @cached_property
+    def rank(self) -> int | None:
+        """The rank that the file says it is of."""
+        return self._distributed("rank")
+
+    @property
+    def world_size(self) -> int | None:
+        """The ranks of the whole job."""
+        return self._distributed("world_size")
+
+    def _distributed(self, key: str) -> int | None:
+        info = self.head.get("distributedInfo")
+        value = info.get(key) if isinstance(info, dict) else None
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return value if good else None
+
+    @cached_property
+    def base_ns(self) -> int:
+        """What the file's times count from, in ns of the machine's clock."""
+        base = self.head.get("baseTimeNanoseconds", 0)
+        if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base < 1 << 62:
+            raise InputError(f"{self.source}: baseTimeNanoseconds is {base!r}; a time was expected")
+        return base
+
+    @cached_property
+    def kernels(self) -> list[Kernel]:
+        """Device work by launch."""
+        launches = self._launches
+        return sorted(
+            (
+                Kernel(
+                    start,
+                    end,
+                    kind,
+                    launches.get(correlation, start) if isinstance(correlation, int) else start,
+                )
+                for start, end, kind, correlation in self._kernels
+            ),
+            key=lambda kernel: (kernel.launched, kernel.start),
+        )
+
+    @cached_property
+    def named(self) -> list[tuple[Mark, Named]]:
+        """The ranges that name an action of the pipeline, by start."""
+        return [(mark, found) for mark in self.marks if (found := action_named(mark.name))]
+
+    @cached_property
+    def windows(self) -> list[Window]:
+        """The steps: the profiler's, or from where actions begin to repeat, or all of the trace."""
+        steps = [
+            Window(number, mark.start, mark.end)
+            for mark in self.marks
+            if (number := step_named(mark.name)) is not None
+        ]
+        if steps:
+            return steps
+        begin, end = self.extent
+        starts: list[int] = [begin]
+        seen: set[Action] = set()
+        for mark, (action, _) in self.named:
+            if action in seen:
+                starts.append(mark.start)
+                seen.clear()
+            seen.add(action)
+        return [
+            Window(None, start, until)
+            for start, until in zip(starts, [*starts[1:], end], strict=True)
+        ]
+
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """First start and last end of anything kept."""
+        spans = [(m.start, m.end) for m in self.marks]
+        spans += [(ops[0].start, ops[-1].end) for ops in self.ops.values() if ops]
+        spans += [(k[0], k[1]) for k in self._kernels]
+        if not spans:
+            raise InputError(
+                f"{self.source}: none of its {self.count} events is an operation, a range or a "
+                "kernel of PyTorch's profiler"
+            )
+        return min(s for s, _ in spans), max(e for _, e in spans)
+
+    @cached_property
+    def main_thread(self) -> Any:
+        """The host thread that runs the steps."""
+        votes: Counter[Any] = Counter(mark.thread for mark, _ in self.named)
+        if not votes:
+            votes.update(m.thread for m in self.marks if step_named(m.name) is not None)
+        if not votes:
+            votes.update({thread: len(ops) for thread, ops in self.ops.items()})
+        return votes.most_common(1)[0][0] if votes else None
+
+    @property
+    def host_name(self) -> str:
+        name = self.head.get("host_name", "")
+        return name if isinstance(name, str) else ""
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else repr(value)
+
+
+def _transfer(name: str) -> str:
+    if not name.startswith(("c10d::", "record_param_comms")):
+        return ""
+    if name.startswith("c10d::send"):
+        return "send"
+    return "recv" if name.startswith("c10d::recv") else "collective"
+
+
+def _outermost(ops: list[Op]) -> list[Op]:
+    """Drops operations that stand within another of their thread."""
+    kept: list[Op] = []
+    last = -1
+    for op in sorted(ops, key=lambda op: (op.start, -op.end)):
+        if op.end > last or not kept:
+            kept.append(op)
+            last = op.end
+    return kept

@@ -1,0 +1,100 @@
+"""Recover actions that a trace does not name (PyTorch's own 1F1B) from autograd's links.
+
+Autograd links each forward operation to its backward one. Runs of linked forward operations are
+forwards, numbered in their order; runs of the autograd engine's operations are backwards, and
+their links say of which forward. Sends, receives and waits end a run, and so does the other kind.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+
+from unbubble.action import Action, Kind
+from unbubble.trace.host import HostStep
+from unbubble.trace.intervals import Interval
+from unbubble.trace.kineto_file import KinetoTrace
+from unbubble.trace.names import NO_STAGE, Named
+
+Run = tuple[Kind, int, int]
+_STOP = Kind.RESHARD
+
+
+def recover(trace: KinetoTrace, step: HostStep) -> tuple[list[tuple[Interval, Named]], str]:
+    """Ranges of the actions (tight, without a stage), or none and the reason."""
+    window = step.window
+    linked = sorted(t for t in trace.flow_starts.values() if window.begin <= t < window.end)
+    if not linked:
+        return [], "no range names an action and autograd's links of forward and backward are off"
+    if not step.transfers:
+        return [], "no range names an action and nothing is sent or received between ranks"
+    runs = _runs(step, linked)
+    forwards = [run for run in runs if run[0] is Kind.F]
+    backwards = [run for run in runs if run[0] is Kind.B]
+    if not forwards or len(forwards) != len(backwards):
+        return [], (
+            f"no range names an action, and {len(forwards)} forward and {len(backwards)} backward "
+            "runs of operations do not pair up"
+        )
+    owners = _owners(trace, forwards, backwards)
+    if sorted(owners) != list(range(len(forwards))):
+        return [], "no range names an action, and autograd's links do not pair the runs one to one"
+    number = {id(run): i for i, run in enumerate(forwards)}
+    number |= {id(run): owner for run, owner in zip(backwards, owners, strict=True)}
+    return [
+        ((run[1], run[2]), Named(Action(run[0], NO_STAGE, number[id(run)]), tight=True))
+        for run in runs
+    ], ""
+
+
+def _runs(step: HostStep, linked: Sequence[int]) -> list[Run]:
+    """Forward and backward runs by time: kind, first start, last operation's start plus one."""
+    ends = sorted(m.end for m in step.transfers)
+    idle = [(m.start, m.end) for m in step.others if m.name.startswith("Optimizer.")]
+    runs: list[Run] = []
+    previous, unlinked = step.window.begin, -1
+    for op in step.ops:
+        if op.transfer in ("send", "recv") or _between(ends, previous, op.start):
+            runs.append((_STOP, op.start, op.start))
+            unlinked = -1
+        previous = op.end
+        if op.transfer or any(a <= op.start < b for a, b in idle):
+            continue
+        if op.backward:
+            kind = Kind.B
+        elif _between(linked, op.start - 1, op.end):
+            kind = Kind.F
+        else:
+            unlinked = op.start if unlinked < 0 else unlinked
+            continue
+        last = runs[-1][0] if runs else _STOP
+        if last is kind:
+            runs[-1] = (kind, runs[-1][1], op.start + 1)
+        else:  # what stands before belongs to it, but a forward leaves alone what ends a backward
+            leads = unlinked >= 0 and (kind is Kind.B or (bool(runs) and last is _STOP))
+            runs.append((kind, unlinked if leads else op.start, op.start + 1))
+        unlinked = -1
+    return [run for run in runs if run[0] is not _STOP]
+
+
+def _between(times: Sequence[int], low: int, high: int) -> bool:
+    return bisect_right(times, low) < bisect_right(times, high)
+
+
+def _owners(trace: KinetoTrace, forwards: Sequence[Run], backwards: Sequence[Run]) -> list[int]:
+    """For every backward run the forward that most of its links come from."""
+    starts = [run[1] for run in forwards]
+    ends = sorted((t, key) for key, t in trace.flow_ends.items())
+    owners = []
+    for i, (_, low, high) in enumerate(backwards):
+        votes: Counter[int] = Counter()
+        for _, key in ends[bisect_left(ends, (low,)) :]:
+            end = trace.flow_ends[key]
+            if end > high + (1 << 40):
+                break
+            if i + 1 < len(backwards) and end >= backwards[i + 1][1]:
+                break
+            origin = trace.flow_starts.get(key)
+            if origin is not None and (j := bisect_right(starts, origin)):
+                votes[j - 1] += 1
+        owners.append(votes.most_common(1)[0][0] if votes else -1)
+    return owners

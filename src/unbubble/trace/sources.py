@@ -1,0 +1,102 @@
+"""Sources: the files behind the paths that a user gives, and the format of each by its content."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable
+from glob import glob
+from pathlib import Path
+
+from unbubble.errors import InputError
+
+HEAD_BYTES = 1 << 18
+KINETO, MEGASCAN, BYTEDANCE, PRIMUS, NSYS, RECORDING = (
+    "kineto", "megascan", "bytedance", "primus", "nsys", "recording",
+)  # fmt: skip
+KNOWN = (
+    "PyTorch profiler JSON (plain or gzip), MegaScan JSON, ByteDance parquet, Primus JSON, "
+    "Nsight Systems SQLite, recordings of unbubble"
+)
+
+
+def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
+    """The files of paths, folders and patterns in order; and whether all were named one by one."""
+    files: dict[Path, None] = {}
+    exact = True
+    for given in map(str, paths):
+        path = Path(given)
+        try:
+            if path.is_dir():
+                exact = False
+                found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name[0] != "."]
+                if not found:
+                    raise InputError(f"{given}: the folder holds no file; a trace was expected")
+            elif path.exists():
+                found = [path]
+            else:
+                exact = False
+                found = [p for p in sorted(map(Path, glob(given, recursive=True))) if p.is_file()]
+                if not found:
+                    raise InputError(f"{given}: no such file, folder or pattern of files")
+        except ValueError as error:  # a null byte
+            raise InputError(f"{given!r} is not a path: {error}") from None
+        files |= dict.fromkeys(found)
+    if not files:
+        raise InputError("no trace was given")
+    return list(files), exact
+
+
+def format_of(path: Path) -> tuple[str | None, str]:
+    """The format of a file, or None; and what was found in it, in words."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+            if head[:2] == b"\x1f\x8b":
+                file.seek(0)
+                head = _gzip_head(file.read(HEAD_BYTES))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    if head[:4] == b"PAR1":
+        return BYTEDANCE, "parquet"
+    if head[:16] == b"SQLite format 3\0":
+        return NSYS, "SQLite"
+    if not head.strip():
+        return None, "nothing: the file is empty"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] not in (b"{", b"["):
+        if path.suffix == ".nsys-rep":
+            return None, (
+                "an Nsight Systems report, which only its own tool opens; make it SQLite with "
+                "`nsys export --type sqlite`"
+            )
+        return None, f"bytes that begin with {text[:16]!r}"
+    if b'"unbubble_recording"' in text[:4096]:
+        return RECORDING, "a recording"
+    if b'"fwd_start"' in text and b'"traceEvents"' not in text:
+        return PRIMUS, "fwd_start and the like"
+    if b'"traceEvents"' in text:
+        return KINETO, "traceEvents"
+    if text[:1] == b"[" and b'"pp_rank"' in text:
+        return MEGASCAN, "events with pp_rank"
+    keys = dict.fromkeys(re.findall(rb'"([\w .-]{1,40})"\s*:', text[:4096]))
+    shown = ", ".join(key.decode(errors="replace") for key in list(keys)[:8])
+    what = "an object" if text[:1] == b"{" else "a list"
+    if text[:1] == b"{" and len(head) >= HEAD_BYTES:
+        return KINETO, f"a JSON object with {shown}"  # its list may begin late
+    return None, f"JSON, {what} with the keys {shown}" if shown else f"JSON, {what} without keys"
+
+
+def _gzip_head(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, HEAD_BYTES)
+    except (zlib.error, gzip.BadGzipFile):
+        return b""
+
+
+_RANK = re.compile(r"rank[_-]?([0-9]{1,9})", re.IGNORECASE)
+
+
+def rank_in_name(path: str | Path) -> int | None:
+    """The rank that a file's name gives, as in rank3.json or trace_rank_3_step_5.json."""
+    found = _RANK.findall(Path(path).name)
+    return int(found[-1]) if found else None

@@ -1,0 +1,113 @@
+"""`unbubble schedule`: list, show, export, check, their exit statuses and their JSON."""
+
+import json
+
+import pytest
+
+from unbubble.cli import invoke
+from unbubble.families import families
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*args):
+        status = invoke(["schedule", *map(str, args)])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_list_names_every_family(run):
+    status, out, _ = run("list", "--json")
+    assert status == 0
+    assert [row["name"] for row in json.loads(out)["schedules"]] == list(families())
+    status, out, _ = run("list")
+    assert status == 0
+    assert all(family.summary in out for family in families().values())
+
+
+def test_show_draws_the_schedule(run):
+    status, out, _ = run("show", "gpipe", "-p", 2, "-m", 2)
+    assert status == 0
+    assert out.splitlines()[:2] == ["rank 0  0 1 . . . a a b b", "rank 1  . 0 1 a a b b . ."]
+
+
+def test_export_and_check_a_file(run, tmp_path):
+    path = tmp_path / "order.csv"
+    status, out, _ = run("export", "1f1b", "-p", 4, "-m", 8, "--with-comms", "-o", path)
+    assert (status, "cannot deadlock" in out) == (0, True)
+    status, out, _ = run("check", path)
+    assert (status, "free of deadlock under blocking sends" in out) == (0, True)
+    assert path.read_text().startswith("0UNSHARD,0F0,0SEND_F0,")
+
+
+def test_export_prints_what_it_would_write(run, tmp_path):
+    _, printed, _ = run("export", "gpipe", "-p", 2, "-m", 2)
+    assert printed == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+    path = tmp_path / "mine.csv"
+    path.write_text(printed)
+    _, lowered, _ = run("export", path, "--with-comms", "--plain")
+    assert lowered.splitlines()[0] == "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1"
+
+
+def test_faults_are_a_verdict_with_the_grid_marked(run, tmp_path):
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,0F1,0B0,0B1\n1F1,1B0,1B1\n")
+    status, out, _ = run("check", path)
+    assert status == 3
+    assert "rank 1, position 1, 1F0: missing" in out
+    assert ">?1F0 1B0<" in out
+    status, out, _ = run("check", path, "--json")
+    answer = json.loads(out)
+    assert status == 3
+    assert answer["faults"] == [{"rank": 1, "position": 1, "action": "1F0", "fault": "missing"}]
+
+
+def test_a_deadlock_names_the_blocked_actions(run, tmp_path):
+    path = tmp_path / "order.csv"
+    run("export", "1f1b", "-p", 2, "-m", 4, "--with-comms", "--receive", "just-in-time", "-o", path)
+    status, out, _ = run("check", path, "--json")
+    answer = json.loads(out)
+    assert (status, answer["faults"]) == (3, [])
+    assert answer["deadlock"] == ["0SEND_F1", "1SEND_B0"]
+    assert answer["blocked"][0]["waits_for"] == "1RECV_F1"
+    _, out, _ = run("check", path)
+    assert "Under buffered and batched sends it is free of deadlock." in out
+    assert run("check", path, "--send", "buffered")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["show", "gpipe"], "-p (ranks) and -m (microbatches) are needed"),
+        (["show", "gpipe", "-p", "0", "-m", "2"], "p (ranks) is 0"),
+        (["show", "1f2b", "-p", "2", "-m", "2"], "did you mean"),
+        (["show", "nothing.csv"], "No such file"),
+        (["check", "nothing.csv"], "No such file"),
+        (["export", "gpipe", "-p", "2", "-m", "2", "--plain"], "--with-comms"),
+        (["export", "dualpipe", "-p", "2", "-m", "4"], "2 copies"),
+    ],
+)
+def test_wrong_input_is_one_message(run, args, message):
+    status, out, err = run(*args)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "0F0,0F0junk\n", "0F0,,0Q0\n", "\x00\n", '"0F0'])
+def test_a_file_that_is_no_schedule_is_wrong_input(run, tmp_path, text):
+    path = tmp_path / "order.csv"
+    path.write_text(text)
+    status, out, err = run("check", path)
+    assert (status, out) == (2, "")
+    assert err.startswith("unbubble: order.csv: ")
+
+
+def test_a_stage_on_two_ranks_is_a_fault_of_the_file(run, tmp_path):
+    path = tmp_path / "order.csv"
+    path.write_text("0F0,1F0,0B0,1B0\n1F0\n")
+    status, out, _ = run("check", path, "--json")
+    assert status == 3
+    assert json.loads(out)["faults"][0]["action"] == "1F0"

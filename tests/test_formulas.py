@@ -1,0 +1,205 @@
+"""The closed forms: published values, and the simulation wherever their assumptions hold."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.families import generate
+from unbubble.formulas import (
+    FORMS,
+    RULES,
+    Times,
+    bubble_fraction,
+    bubble_overhead,
+    bubble_time,
+    chimera_fraction,
+    deepspeed_buffers,
+    deepspeed_steps,
+    fraction_of_time,
+    imbalance_factor,
+    interleaved_warmup,
+    microbatches_for,
+    most_microbatches,
+    next_legal,
+    peak_in_flight,
+    utilization_first_order,
+)
+from unbubble.simulate import simulate
+
+
+def simulated(name, p, m, v=None, *, times=None):
+    times = times or Times()
+    schedule = generate(name, p, m, v)
+    costs = Costs.uniform(
+        schedule.placement,
+        forward=times.forward,
+        backward_input=times.backward_input,
+        backward_weight=times.backward_weight,
+        overlapped=times.overlapped_measured,
+    )
+    return simulate(schedule, costs)
+
+
+@pytest.mark.parametrize(
+    ("p", "target", "m"),
+    [
+        (4, "20%", 12),
+        (8, "20%", 28), (8, "10%", 63), (8, "5%", 133),
+        (16, "20%", 60), (16, "10%", 135), (16, "5%", 285),
+    ],
+)  # fmt: skip
+def test_microbatches_for_a_target(p, target, m):
+    beta = Fraction(int(target[:-1]), 100)
+    assert microbatches_for(beta, p) == m
+    assert bubble_fraction(p, m) <= beta < bubble_fraction(p, m - 1)
+
+
+@given(st.fractions(Fraction(1, 1000), Fraction(999, 1000)), st.integers(1, 64), st.integers(1, 8))
+def test_microbatches_for_a_target_are_the_fewest(beta, p, v):
+    m = microbatches_for(beta, p, v)
+    assert bubble_fraction(p, m, v) <= beta
+    assert m == 1 or bubble_fraction(p, m - 1, v) > beta
+
+
+@given(st.fractions(Fraction(1, 1000), Fraction(999, 1000)), st.integers(1, 64), st.integers(1, 8))
+def test_the_most_microbatches_with_a_bubble(beta, p, v):
+    m = most_microbatches(beta, p, v)
+    assert bubble_fraction(p, m + 1, v) < beta
+    assert m == 0 or bubble_fraction(p, m, v) >= beta
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "eager-1f1b"])
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 3), (4, 8), (5, 2)])
+def test_one_stage_a_rank_is_as_simulated(name, p, m):
+    times = Times(Fraction(3), Fraction(2), Fraction(5))
+    timeline = simulated(name, p, m, times=times)
+    assert timeline.bubble_fraction == bubble_fraction(p, m)
+    assert timeline.bubble_overhead == bubble_overhead(p, m)
+    assert timeline.idle == (bubble_time(name, p, times),) * p
+
+
+@pytest.mark.parametrize("name", ["interleaved-1f1b", "looped-bfs"])
+@pytest.mark.parametrize(("p", "m", "v"), [(2, 2, 2), (4, 8, 2), (4, 4, 3), (3, 9, 4)])
+def test_several_stages_a_rank_are_as_simulated(name, p, m, v):
+    times = Times(Fraction(12), Fraction(24), Fraction(12))
+    timeline = simulated(name, p, m, v, times=times)
+    assert timeline.bubble_fraction == bubble_fraction(p, m, v)
+    assert timeline.bubble_overhead == bubble_overhead(p, m, v)
+    assert timeline.idle == (bubble_time(name, p, times, v),) * p
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "m", "v"),
+    [
+        ("dualpipe", 4, 8, 1),
+        ("dualpipe", 8, 20, 1),
+        ("dualpipe-v", 2, 4, 2),
+        ("dualpipe-v", 4, 9, 2),
+    ],
+)
+def test_dualpipe_is_as_simulated(name, p, m, v):
+    times = Times(Fraction(v), Fraction(v), Fraction(v), overlapped_measured=Fraction(3 * v))
+    timeline = simulated(name, p, m, times=times)
+    assert min(timeline.idle) == bubble_time(name, p, times, v)
+
+
+def test_naive_and_chimera_are_as_simulated():
+    assert simulated("naive", 4, 1).bubble_fraction == Fraction(3, 4)
+    assert bubble_fraction(4, 1) == Fraction(3, 4)
+    for p in (2, 4, 8):
+        equal = Times(Fraction(2), Fraction(1), Fraction(1))
+        assert simulated("chimera", p, p, times=equal).bubble_fraction == chimera_fraction(
+            p, p, equal
+        )
+        assert simulated("chimera", p, p).bubble_fraction == chimera_fraction(p, p, Times())
+
+
+def test_bubble_times_of_the_zero_bubble_schedules():
+    times = Times(Fraction(10), Fraction(11), Fraction(9))
+    assert bubble_time("zb-h1", 8, times) == 7 * (10 + 11 - 9)
+    assert bubble_time("zb-h2", 8, times) == 7 * (10 + 11 - 18)
+    assert bubble_time("zb-h2", 8, times._replace(backward_weight=Fraction(20))) == 0
+    assert fraction_of_time(Fraction(30), 3, times) == (Fraction(1, 4), Fraction(1, 3))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_one_rank_has_no_bubble(name):
+    assert bubble_time(name, 1, Times()) == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "held"),
+    [("gpipe", 32), ("1f1b", 8), ("interleaved-1f1b", Fraction(23, 2)), ("zb-h1", 8),
+     ("zb-h2", 15), ("v-half", 5), ("v-min", 4), ("dualpipe-v", Fraction(17, 2)), ("naive", 1)],
+)  # fmt: skip
+def test_microbatches_in_flight(schedule, held):
+    assert peak_in_flight(schedule, 8, 32, 2) == held
+    assert peak_in_flight(schedule, 8, 1, 2) == 1
+
+
+def test_deepspeeds_counts():
+    assert deepspeed_steps(4, 8) == 22
+    assert [deepspeed_buffers(4, 8, s) for s in range(4)] == [4, 3, 2, 2]
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(4, 2, 8), (8, 3, 16), (2, 4, 4)])
+def test_interleaved_warmup_is_that_of_the_generated_order(p, v, m):
+    schedule = generate("interleaved-1f1b", p, m, v)
+    for rank in range(p):
+        kinds = "".join(action.kind.name for action in schedule.actions(rank))
+        # 1F1B begins with a forward
+        assert kinds.index("B") - 1 == min(interleaved_warmup(p, v, rank), v * m - 1)
+
+
+def test_first_order_of_uneven_loads():
+    loads = [Fraction(x) for x in (9, 12, 7, 12)]
+    assert imbalance_factor(loads) == Fraction(12, 10)
+    assert utilization_first_order(loads, 8) == Fraction(8, 11) / Fraction(12, 10)
+    assert imbalance_factor([Fraction(0)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("framework", "p", "v", "given", "legal"),
+    [
+        ("any", 4, 1, 5, 5), ("any", 4, 2, 5, 8), ("megatron", 4, 2, 6, 8), ("pytorch", 4, 2, 6, 6),
+        ("pytorch", 4, 2, 9, 10), ("pytorch", 8, 1, 3, 8), ("nanotron", 8, 1, 1, 7),
+        ("deepspeed", 8, 1, 1, 1), ("maxtext", 4, 2, 6, 8),
+    ],
+)  # fmt: skip
+def test_the_next_legal_number_of_microbatches(framework, p, v, given, legal):
+    assert next_legal(given, p, v, framework) == legal
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_pytorchs_rule_is_that_of_the_generated_schedules(p):
+    for m in range(1, 40):
+        try:
+            generate("interleaved-1f1b", p, m, 2)
+            made = True
+        except InputError:
+            made = False
+        assert RULES["pytorch"].allows(m, p, 2) == made
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bubble_fraction(0, 4), r"p \(ranks\) is 0; it is at least 1"),
+        (lambda: bubble_fraction(4, 0), r"m \(microbatches\) is 0"),
+        (lambda: bubble_overhead(4, 4, 0), r"v \(virtual stages\) is 0"),
+        (lambda: microbatches_for(Fraction(0), 4), "a bubble fraction of 0 cannot be met"),
+        (lambda: microbatches_for(Fraction(1), 4), "a bubble fraction of 1 cannot be met"),
+        (lambda: bubble_time("zb-v", 4, Times()), "no closed form for the bubble of 'zb-v'"),
+        (lambda: peak_in_flight("x", 4, 4), "no closed form for the memory of 'x'; known are"),
+        (lambda: chimera_fraction(3, 3, Times()), "even number of ranks, not 3"),
+        (lambda: chimera_fraction(4, 4, Times(Fraction(3))), "for B = F and B = 2F"),
+        (lambda: next_legal(3, 4, 2, "jax"), "no rule is known for 'jax'; known are any, megatron"),
+    ],
+)  # fmt: skip
+def test_what_has_no_answer_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
