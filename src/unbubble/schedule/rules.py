@@ -84,7 +84,7 @@ def faults_of(schedule: Schedule, transfers: list[list[Transfer]]) -> Iterator[F
     yield from _message_faults(transfers)
     kinds = {code & KIND_MASK for where in wheres for code in where}
     if not kinds <= {*COMPUTE, SEND_F, RECV_F, SEND_B, RECV_B}:
-        yield from _whole_stage_faults(schedule, kinds)
+        yield from _whole_stage_faults(schedule, kinds, expected)
 
 
 def positions(row: "array[int]") -> Iterator[tuple[int, int]]:
@@ -239,7 +239,7 @@ def _missing(
 ) -> Iterator[Fault]:
     """The forwards and backwards that a rank's stages should run and do not."""
     placement = schedule.placement
-    end = max(where.values(), default=-1) + 1
+    end = sum(not code & JOINED for code in schedule.codes[rank])
     split = any(code & KIND_MASK in (I, W) for code in where)
     for stage in placement.stages_of(rank):
         for microbatch in expected[stage // placement.num_stages]:
@@ -277,12 +277,15 @@ def _message_faults(transfers: list[list[Transfer]]) -> Iterator[Fault]:
                 break
 
 
-def _whole_stage_faults(schedule: Schedule, kinds: set[int]) -> Iterator[Fault]:
+def _whole_stage_faults(
+    schedule: Schedule, kinds: set[int], expected: list[Collection[int]]
+) -> Iterator[Fault]:
     """UNSHARD, RESHARD and the actions that end a stage's step.
 
-    Where a schedule has one of them at all, it is asked of every stage: PyTorch refuses to
-    compute on a sharded stage, and scales the gradients in REDUCE_GRAD.
+    Where a schedule has one of them at all, it is asked of every stage that computes: PyTorch
+    refuses to compute on a sharded stage, and scales the gradients in REDUCE_GRAD.
     """
+    stages = schedule.placement.num_stages
     sharding = UNSHARD in kinds or RESHARD in kinds
     ends = [kind for kind in _END_OF_STEP if kind in kinds and schedule.flush]
     for rank, row in enumerate(schedule.codes):
@@ -320,5 +323,5 @@ def _whole_stage_faults(schedule: Schedule, kinds: set[int]) -> Iterator[Fault]:
         present = set(row)
         for stage in schedule.placement.stages_of(rank):
             for end in ends:
-                if pack(end, stage) not in present:
+                if expected[stage // stages] and pack(end, stage) not in present:
                     yield Fault(rank, position + 1, f"{stage}{end.name}", "missing")
