@@ -115,7 +115,8 @@ ROW = '"stages": [{"forward": 1, "backward": 1}]'
         ("stages = [{forward = -inf, backward = 1}]", "forward: '-inf' is not a finite number"),
         ("stages = [{forward = true, backward = 1}]", "forward: True is neither a number nor"),
         ("stages = [{forward = [1], backward = 1}]", r"forward: \[1\] is neither a number nor"),
-        ("stages = [{forward = 1e300, backward = 1}]", "forward: 1e\\+300 is too long to add up"),
+        ("stages = [{forward = 1e300, backward = 1}]", "forward: 1e\\+300 is too long; a time"),
+        ("stages = [{forward = 1e29, backward = 1}]", "forward: 1e\\+29 is too long to add up"),
         ("stages = [{forward = 1, backward = '3 lightyears'}]", "unknown unit 'lightyears'"),
         ("stages = [{forward = 1, backward = '3ms'}]", "'3ms' carries a unit and the file's plain"),
         ("stages = [{forward = 1, bakward = 1}]", "unknown key 'bakward'; did you mean backward"),
@@ -133,6 +134,12 @@ ROW = '"stages": [{"forward": 1, "backward": 1}]'
         ('{"ticks_per_unit": 1.5, ' + ROW + "}", "ticks_per_unit: 1.5 is not an integer"),
         ("stages = [{forward = 1, backward = 1, weight_bytes = -4}]", "-4 is negative; a size"),
         ("stages = [{forward = 1, backward = 1, weight_bytes = 1e30}]", "more bytes than any"),
+        ('{"speed": [1e6], "stages": [{"forward": 1e15, "backward": 1}]}', "speed makes the longe"),
+        (
+            '{"edges": {"bandwidth": 1e-300}, "stages": [{"forward": 1, "backward": 1, '
+            '"output_bytes": 9}]}',
+            "edges: a transfer takes too long",
+        ),
         ("stages = [{forward = 0.12345678901234567, backward = 1}]", "no common unit"),
     ],
 )

@@ -15,6 +15,8 @@ from unbubble.errors import InputError
 from unbubble.schedule.placement import Placement
 
 MAX_TICKS_PER_UNIT = 10**12
+MAX_TICKS = 1 << 61
+"""No time is longer, so that they add up in 64 bits."""
 
 CHANNELS = ("unlimited", "link", "pair", "rank")
 """What a transfer waits for beside its two ends: nothing; the transfer before it on the same
@@ -173,6 +175,11 @@ class Costs:
         hop = Fraction(p2p)
         given = [t for column in columns.values() if column for t in column] + [hop]
         ticks = ticks_for(given)
+        if max(given, default=0) * ticks >= MAX_TICKS:
+            raise InputError(
+                f"a time of {float(max(given)):g} is too long to add up exactly beside the "
+                "shortest ones; use a coarser unit"
+            )
 
         def duration(key: str, stage: int) -> Duration | None:
             column = columns[key]

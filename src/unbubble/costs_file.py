@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unbubble import quantity
-from unbubble.costs import CHANNELS, Costs, Duration, Edge, StageCosts, Tail, ticks_for
+from unbubble.costs import CHANNELS, MAX_TICKS, Costs, Duration, Edge, StageCosts, Tail, ticks_for
 from unbubble.document import Value, load, parse
 from unbubble.errors import InputError
 from unbubble.files import write_text
 
 WHAT = "a costs file with rows under stages or layers"
 NANOSECONDS = 10**9
-MAX_TICKS = 1 << 61
 PARTS = ("compute", "communication", "overhead")
 ROW_TIMES = ("forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute")
 ROW_BYTES = ("held_until_input_bytes", "held_until_weight_bytes", "weight_bytes", "output_bytes")
@@ -53,6 +52,12 @@ def load_costs(path: str | Path) -> Costs:
     Raises InputError that names the file, the key, the value and the rule.
     """
     return costs_of(load(path, WHAT))
+
+
+def load_rows(path: str | Path) -> tuple[Costs, bool]:
+    """The costs in a file, and whether its rows are layers, to be partitioned."""
+    document = load(path, WHAT)
+    return costs_of(document), "layers" in document.table()
 
 
 def parse_costs(text: str, source: str = "costs") -> Costs:
@@ -93,12 +98,25 @@ def costs_of(document: Value) -> Costs:
         settings["tail"] = Tail(**parts, overlap_reduce=overlapped)
     if "speed" in keys:
         settings["speed"] = _speed(keys["speed"])
-    return Costs(
+    costs = Costs(
         stages=tuple(_stage(table, clock) for table in tables),
         unit=clock.unit,
         ticks_per_unit=clock.ticks,
         **settings,
     )
+    _check_length(document, costs)
+    return costs
+
+
+def _check_length(document: Value, costs: Costs) -> None:
+    """That no time grows beyond 64 bits on a slow rank or a slow edge."""
+    times = (getattr(row, key) for row in costs.stages for key in ROW_TIMES)
+    longest = max(time.total for time in times if time is not None)
+    if longest * max(costs.speed.values(), default=1) >= MAX_TICKS:
+        raise document.error("speed makes the longest time too long to add up exactly")
+    largest = max(row.output_bytes for row in costs.stages)
+    if any(e.transfer(largest) >= MAX_TICKS for e in (costs.edge, *costs.edges.values())):
+        raise document.error("edges: a transfer takes too long to add up exactly")
 
 
 class Clock(NamedTuple):

@@ -84,10 +84,18 @@ def partition(
         split = min(rounder, key=problem.evenness(within))
     return Partition(
         layers_per_stage=split,
-        loads=tuple(Fraction(load, problem.scale) for load in problem.loads(split)),
+        loads=rank_loads(layers, placement, split, split_backward=split_backward),
         optimal_bottleneck=Fraction(bound, problem.scale),
         proven=proven,
     )
+
+
+def rank_loads(
+    layers: Costs, placement: Placement, split: Sequence[int], *, split_backward: bool = False
+) -> tuple[Fraction, ...]:
+    """The load of every rank under any split, in ticks."""
+    problem = _Problem(layers, placement, split_backward)
+    return tuple(Fraction(load, problem.scale) for load in problem.loads(split))
 
 
 def fastest(layers: Costs, schedule: Schedule, *, rounds: int = 30) -> tuple[Split, int]:

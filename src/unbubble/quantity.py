@@ -49,6 +49,8 @@ def time(text: str | int | float | Fraction, what: str = "time") -> tuple[Fracti
         amount, suffix = _split(str(text), what)
     if amount < 0:
         raise InputError(f"{what}: {text} is negative; a time is at least 0")
+    if amount > 10**30:
+        raise InputError(f"{what}: {text} is too long; a time is at most 1e30")
     if not suffix:
         return amount, False
     if suffix not in SECONDS:

@@ -14,6 +14,9 @@ from unbubble.errors import UnbubbleError
 
 COMMANDS = {
     "bubble": "closed forms of the bubble, instantly",
+    "simulate": "exact simulation of a schedule with given costs",
+    "compare": "the same costs under many schedules",
+    "partition": "layers to stages, exactly",
     "schedule": "list, draw, export and prove schedules",
     "profile": "measured costs of a real model, layer by layer",
 }

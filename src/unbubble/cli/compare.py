@@ -1,0 +1,77 @@
+"""unbubble compare: the same costs under many schedules."""
+
+from typing import Any
+
+import click
+
+from unbubble.cli import options as shared
+from unbubble.cli.output import number, percent, print_json, print_table
+from unbubble.errors import InputError
+
+DEFAULT = "gpipe,1f1b,interleaved-1f1b,interleaved-zb,dualpipe-v"
+
+
+@click.command("compare")
+@click.option("--schedules", default=DEFAULT, show_default=True, metavar="A,B,…")
+@shared.sizes
+@shared.times
+@shared.costs
+@shared.json
+def command(
+    schedules: str,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Simulate the same costs under many schedules.
+
+    -v goes to the schedules that take it. A schedule that the sizes or the costs do not allow is
+    listed with the reason.
+    """
+    from unbubble.cli.figures import figures
+    from unbubble.families import family
+    from unbubble.simulate import simulate
+
+    p = shared.count(ranks, "p", "ranks")
+    m = shared.count(microbatches, "m", "microbatches", 8)
+    costs = shared.CostOptions(options)
+    entries = [family(name) for name in schedules.split(",")]
+    rows: list[dict[str, Any]] = []
+    for entry in entries:
+        takes = virtual in entry.virtual or (None in entry.virtual and virtual is not None)
+        try:
+            order = entry.generate(p, m, virtual if takes else None)
+            stages = costs.of(order)
+            row = figures(simulate(order, stages.costs), stages.costs)
+            row["layers_per_stage"] = list(stages.layers_per_stage) or None
+        except InputError as error:
+            row = {"schedule": entry.name, "refused": str(error)}
+        rows.append(row)
+    made = [row for row in rows if "refused" not in row]
+    if not made:
+        raise InputError("; ".join(row["refused"] for row in rows))
+    best = min(made, key=lambda row: row["makespan"])
+    if as_json:
+        print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
+        return
+    unit = best["unit"]
+    print_table(
+        [
+            {
+                "schedule": row["schedule"],
+                "stages": str(row["num_stages"]),
+                f"makespan {unit}".rstrip(): number(row["makespan"]),
+                "bubble": percent(row["bubble_fraction"]),
+                f"span {unit}".rstrip(): number(row["span"]),
+                "bubble by span": percent(row["bubble_fraction_span"]),
+                "held at most": number(max(row["peak_activations"])),
+                "": "fastest" if row is best else "",
+            }
+            for row in made
+        ]
+    )
+    for row in rows:
+        if "refused" in row:
+            click.echo(f"{row['schedule']}: {row['refused']}")

@@ -1,0 +1,109 @@
+"""The figures that a timeline is judged by, under the names of the JSON contract."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.costs import Costs
+from unbubble.formulas import imbalance_factor, utilization_first_order
+from unbubble.simulate import Timeline
+from unbubble.simulate.waits import waits
+
+
+def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
+    """Every figure of one step; times in the unit of the costs."""
+    schedule, loads = timeline.schedule, rank_loads(timeline)
+    virtual = max(map(schedule.placement.rank_of.count, range(schedule.ranks)))
+    ticks = costs.ticks_per_unit
+    return {
+        "schedule": schedule.name or "custom",
+        "ranks": schedule.ranks,
+        "microbatches": schedule.microbatches,
+        "virtual_stages": virtual // schedule.placement.copies,
+        "num_stages": schedule.num_stages,
+        "makespan": Fraction(timeline.makespan, ticks),
+        "span": Fraction(timeline.span, ticks),
+        "step": Fraction(timeline.finish - timeline.begin, ticks),
+        "work": [Fraction(work, ticks) for work in timeline.work],
+        "idle": [Fraction(idle, ticks) for idle in timeline.idle],
+        "bubble_fraction": timeline.bubble_fraction,
+        "bubble_fraction_span": timeline.bubble_fraction_span,
+        "bubble_overhead": timeline.bubble_overhead,
+        "utilization": timeline.utilization,
+        "imbalance_factor": imbalance_factor(loads),
+        "utilization_first_order": utilization_first_order(
+            loads, schedule.microbatches, virtual // schedule.placement.copies
+        ),
+        "peak_activations": peak_activations(timeline, costs),
+        "unit": timeline.unit,
+    }
+
+
+def rank_loads(timeline: Timeline) -> list[Fraction]:
+    """The work of one microbatch on every rank, in ticks."""
+    return [Fraction(work, timeline.schedule.microbatches) for work in timeline.work]
+
+
+def peak_activations(timeline: Timeline, costs: Costs) -> list[Fraction]:
+    """The most activations that each rank holds at once, in microbatches of a whole rank."""
+    schedule = timeline.schedule
+    placement, peaks = schedule.placement, []
+    for rank, codes in enumerate(schedule.codes):
+        stages = len(placement.stages_of(rank)) // placement.copies or 1
+        held = most = Fraction(0)
+        released = Fraction(0)
+        for code in codes:
+            stage = (code >> STAGE_SHIFT & STAGE_MASK) % schedule.num_stages
+            first = Fraction(_first_part(costs, stage), stages)
+            kind = code & KIND_MASK
+            if kind == Kind.F:
+                held += Fraction(1, stages)
+                most = max(most, held)
+            elif kind == Kind.B:
+                released += Fraction(1, stages)
+            elif kind == Kind.I:
+                released += first
+            elif kind == Kind.W:
+                released += Fraction(1, stages) - first
+            if not code & JOINED:
+                held, released = held - released, Fraction(0)
+        peaks.append(most)
+    return peaks
+
+
+def _first_part(costs: Costs, stage: int) -> Fraction:
+    """The share of a stage's activations that goes with the input gradient: half if not given."""
+    row = costs.stages[stage]
+    total = row.held_until_input_bytes + row.held_until_weight_bytes
+    return Fraction(row.held_until_input_bytes, total) if total else Fraction(1, 2)
+
+
+def critical_path(timeline: Timeline) -> list[str]:
+    """The chain of actions that ends last, each waiting for the one before it."""
+    gaps = {(wait.rank, wait.end): wait for wait in waits(timeline)}
+    events = [list(timeline.events(rank)) for rank in range(timeline.ranks)]
+    place = {
+        (rank, event.action): i for rank, row in enumerate(events) for i, event in enumerate(row)
+    }
+    rank = max(range(timeline.ranks), key=lambda r: events[r][-1].end)
+    at, path = len(events[rank]) - 1, []
+    while at >= 0:
+        event = events[rank][at]
+        path.append(str(event.action))
+        wait = gaps.get((rank, event.start))
+        if wait is None:
+            at -= 1
+            continue
+        if wait.cause is None:
+            break
+        rank = wait.cause_rank
+        at = _holding(events[rank], wait.cause, place.get((rank, wait.cause), -1))
+    return path[::-1]
+
+
+def _holding(row: Sequence[Any], cause: Any, at: int) -> int:
+    """The position of an action, which may be part of an overlapped pair."""
+    if at >= 0:
+        return at
+    return next(i for i, event in enumerate(row) if cause in event.action.parts)

@@ -1,0 +1,162 @@
+"""unbubble partition: layers to stages."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unbubble.cli import options as shared
+from unbubble.cli.output import number, print_json, print_table
+from unbubble.errors import InputError
+
+if TYPE_CHECKING:
+    from unbubble.costs import Costs
+
+
+@click.command("partition")
+@click.option("--costs", "costs_path", metavar="FILE", help="Costs file with a row a layer.")
+@click.option("--layers", type=int, metavar="N", help="So many equal layers instead.")
+@shared.sizes
+@click.option("--objective", type=click.Choice(("bottleneck", "makespan")), default="bottleneck",
+              show_default=True, help="What to make small.")  # fmt: skip
+@click.option("--schedule", metavar="NAME",
+              help="Whose placement and makespan [default: 1f1b or interleaved-1f1b].")  # fmt: skip
+@click.option("-o", "--output", metavar="PLAN", help="Write a plan file.")
+@shared.json
+def command(
+    costs_path: str | None,
+    layers: int | None,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    objective: str,
+    schedule: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Split layers into stages so that the busiest rank is as little busy as can be, exactly.
+
+    --objective makespan goes on from there to the split that a descent finds fastest under the
+    schedule. The naive equal split stands beside them.
+    """
+    from unbubble.families import generate
+    from unbubble.partition import even, fastest, partition, rank_loads, stage_costs
+    from unbubble.simulate import simulate
+
+    p = shared.count(ranks, "p", "ranks")
+    m = shared.count(4 * p if microbatches is None else microbatches, "m", "microbatches", 8)
+    rows = _rows(costs_path, layers)
+    name = schedule or ("interleaved-1f1b" if (virtual or 1) > 1 else "1f1b")
+    order = generate(name, p, m, virtual)
+    splits = order.splits_backward
+    best = partition(rows, order.placement, split_backward=splits)
+
+    def judged(split: Sequence[int]) -> dict[str, Any]:
+        loads = rank_loads(rows, order.placement, split, split_backward=splits)
+        step = simulate(order, stage_costs(rows, split))
+        return {
+            "layers_per_stage": list(split),
+            "loads": [load / rows.ticks_per_unit for load in loads],
+            "bottleneck": max(loads) / rows.ticks_per_unit,
+            "makespan": Fraction(step.makespan, rows.ticks_per_unit),
+            "bubble_fraction": step.bubble_fraction,
+        }
+
+    chosen = best.layers_per_stage if objective == "bottleneck" else fastest(rows, order)[0]
+    naive = judged(even(rows.num_stages, order.num_stages))
+    answer = judged(chosen) | {
+        "optimal_bottleneck": best.optimal_bottleneck / rows.ticks_per_unit,
+        "proven": best.proven,
+        "objective": objective,
+        "schedule": order.name,
+        "microbatches": m,
+        "naive": naive,
+        "exports": exports(chosen, rows, p),
+        "unit": rows.unit,
+    }
+    if output is not None:
+        _write(output, rows, order, chosen)
+    if as_json:
+        print_json(answer)
+        return
+    unit = f" {rows.unit}".rstrip()
+    print_table(
+        [
+            {
+                "split": label,
+                f"bottleneck{unit}": number(row["bottleneck"]),
+                f"{order.name} m={m}{unit}": number(row["makespan"]),
+                "layers per stage": ",".join(map(str, row["layers_per_stage"])),
+            }
+            for label, row in (("naive", naive), ("chosen", answer))
+        ]
+    )
+    bound = "the smallest possible bottleneck is" if best.proven else "no bottleneck is below"
+    click.echo(f"\n{bound} {number(answer['optimal_bottleneck'])}{unit}")
+    for framework, words in answer["exports"].items():
+        click.echo(f"{framework}: {words}")
+    if output is not None:
+        click.echo(f"written to {output}")
+
+
+def _rows(path: str | None, layers: int | None) -> "Costs":
+    """The layers of a costs file, or equal ones."""
+    if (path is None) == (layers is None):
+        raise InputError("give --costs FILE or --layers N, one of them")
+    if path is not None:
+        from unbubble.costs_file import load_costs
+
+        return load_costs(path)
+    from unbubble.costs import Costs, Duration, StageCosts
+
+    if layers is None or not 1 <= layers <= 100_000:
+        raise InputError(f"--layers is {layers}; it is from 1 to 100000")
+    one = StageCosts(forward=Duration(1), backward_input=Duration(1), backward_weight=Duration(1))
+    return Costs(stages=(one,) * layers)
+
+
+def exports(split: Sequence[int], rows: "Costs", ranks: int) -> dict[str, str]:
+    """The split in the words of frameworks that can take it."""
+    bounds = [0, *accumulate(split)]
+    found = {"deepspeed": f"parts = {bounds}"}
+    tokens = ["t"] * rows.num_stages
+    names = [row.name.lower() for row in rows.stages]
+    named = any(names)
+    if named and "emb" in names[0] and "head" in names[-1]:
+        tokens[0], tokens[-1] = "E", "L"
+    if not named or tokens[0] == "E":
+        stages = ["".join(tokens[a:b]) for a, b in pairwise(bounds)]
+        if not named:  # decoder layers only: the embedding and the loss join the ends
+            stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1]}L"
+        found["megatron"] = f'--pipeline-model-parallel-layout "{"|".join(map(_short, stages))}"'
+    if not named and len(split) == ranks:
+        share = rows.num_stages // ranks
+        found["mindformers"] = f"offset = {[held - share for held in split]}"
+    return found
+
+
+def _short(stage: str) -> str:
+    """Ettttt as Et*5."""
+    held = stage.count("t")
+    return stage.replace("t" * held, f"t*{held}") if held > 3 else stage
+
+
+def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> None:
+    from unbubble.partition import stage_costs
+    from unbubble.plan import Plan, Prediction, dump_plan
+    from unbubble.simulate import simulate
+
+    costs = stage_costs(rows, split)
+    step = simulate(order, costs)
+    dump_plan(
+        output,
+        Plan(
+            schedule=order,
+            costs=costs,
+            layers=rows,
+            layers_per_stage=tuple(split),
+            prediction=Prediction(makespan=step.makespan, span=step.span),
+        ),
+    )

@@ -1,0 +1,104 @@
+"""unbubble simulate: what a schedule does with given costs, exactly."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unbubble.cli import options as shared
+from unbubble.cli.output import number, percent, print_json, print_table
+from unbubble.errors import InputError
+
+
+@click.command("simulate")
+@click.option("--schedule", metavar="NAME", help="A schedule by name; `unbubble schedule list`.")
+@click.option("--csv", "csv_path", metavar="FILE", help="A schedule as PyTorch's CSV instead.")
+@shared.sizes
+@shared.times
+@shared.costs
+@shared.json
+def command(
+    schedule: str | None,
+    csv_path: str | None,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Simulate one step exactly: how long it takes, who waits, what is held.
+
+    A single time is that of a whole rank, `9,12,7,13` those of ranks or stages, and 1.5ms or 200us
+    carry a unit.
+    """
+    from unbubble.cli.figures import critical_path, figures
+    from unbubble.simulate import simulate
+
+    costs = shared.CostOptions(options)
+    order = _order(schedule, csv_path, ranks, microbatches, virtual)
+    stages = costs.of(order)
+    timeline = simulate(order, stages.costs)
+    answer = figures(timeline, stages.costs)
+    if as_json:
+        answer["critical_path"] = critical_path(timeline)
+        answer["layers_per_stage"] = list(stages.layers_per_stage) or None
+        print_json(answer)
+        return
+    unit = answer["unit"]
+    click.echo(
+        f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
+        f"{order.microbatches} microbatches"
+    )
+    if stages.layers_per_stage:
+        click.echo(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")
+    for what, meaning in (("makespan", "a step with a barrier"), ("span", "the longest rank")):
+        bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
+        click.echo(
+            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>8}  {meaning}"
+        )
+    click.echo(
+        f"overhead {percent(answer['bubble_overhead'])} of the work; utilization "
+        f"{percent(answer['utilization'])}, to first order "
+        f"{percent(answer['utilization_first_order'])} (imbalance "
+        f"{number(answer['imbalance_factor'])})\n"
+    )
+    print_table(
+        [
+            {
+                "rank": str(rank),
+                f"work {unit}".rstrip(): number(answer["work"][rank]),
+                f"idle {unit}".rstrip(): number(answer["idle"][rank]),
+                "held at most": number(answer["peak_activations"][rank]),
+            }
+            for rank in range(order.ranks)
+        ]
+    )
+
+
+def _order(
+    name: str | None,
+    csv_path: str | None,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+) -> Any:
+    """The schedule of a family, or that of a CSV file."""
+    if (name is None) == (csv_path is None):
+        raise InputError("give --schedule NAME or --csv FILE, one of them")
+    if csv_path is None:
+        from unbubble.families import generate
+
+        p = shared.count(ranks, "p", "ranks")
+        m = shared.count(microbatches, "m", "microbatches", 8)
+        assert name is not None
+        return generate(name, p, m, virtual)
+    from unbubble.files import read_text
+    from unbubble.schedule import parse_csv
+
+    order = parse_csv(read_text(csv_path, "a schedule as PyTorch's CSV"), csv_path,
+                      name=Path(csv_path).stem)  # fmt: skip
+    found = (order.ranks, order.microbatches, order.num_stages // order.ranks)
+    for letter, wanted, has in zip("pmv", (ranks, microbatches, virtual), found, strict=True):
+        if wanted is not None and wanted != has:
+            raise InputError(f"{csv_path} has {letter} = {has}, and -{letter} {wanted} was given")
+    return order

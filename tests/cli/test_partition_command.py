@@ -1,0 +1,100 @@
+"""unbubble partition."""
+
+import pytest
+
+from unbubble.plan import load_plan
+
+
+def test_the_keys_of_the_contract(unbubble):
+    answer = unbubble("partition --layers 61 -p 4 -m 16 --json").json
+    naive = answer.pop("naive")
+    assert answer == {
+        "layers_per_stage": [16, 15, 15, 15],
+        "loads": [48, 45, 45, 45],
+        "bottleneck": 48,
+        "optimal_bottleneck": 48,
+        "proven": True,
+        "makespan": 894,
+        "bubble_fraction": answer["bubble_fraction"],
+        "objective": "bottleneck",
+        "schedule": "1f1b",
+        "microbatches": 16,
+        "exports": {
+            "deepspeed": "parts = [0, 16, 31, 46, 61]",
+            "megatron": '--pipeline-model-parallel-layout "Et*16|t*15|t*15|t*15L"',
+            "mindformers": "offset = [1, 0, 0, 0]",
+        },
+        "unit": "",
+    }
+    assert naive["layers_per_stage"] == [16, 15, 15, 15]
+
+
+def test_the_makespan_as_objective(unbubble):
+    answer = unbubble("partition --layers 61 -p 4 -m 4 --objective makespan --json").json
+    assert answer["layers_per_stage"] == [20, 14, 14, 13]
+    assert answer["makespan"] == 307 < answer["naive"]["makespan"] == 318
+    assert answer["bottleneck"] > answer["optimal_bottleneck"] == 48
+
+
+def test_no_stage_is_empty(unbubble):
+    assert unbubble("partition --layers 5 -p 4 --json").json["layers_per_stage"] == [2, 1, 1, 1]
+    answer = unbubble("partition --layers 42 -p 16 --json").json
+    assert answer["layers_per_stage"] == [3] * 10 + [2] * 6
+
+
+HEAVY = """
+unit = "ms"
+layers = [
+  {name = "embedding", forward = 0.1, backward = 0.2},
+  {name = "block 0", forward = 1, backward = 2},
+  {name = "block 1", forward = 1, backward = 2},
+  {name = "block 2", forward = 1, backward = 2},
+  {name = "block 3", forward = 1, backward = 2},
+  {name = "norm and head", forward = 2, backward = 4},
+]
+"""
+
+
+def test_a_costs_file_and_the_plan_that_comes_of_it(unbubble, tmp_path):
+    (tmp_path / "costs.toml").write_text(HEAVY)
+    line = f"partition -p 2 --costs {tmp_path}/costs.toml -o {tmp_path}/plan.json"
+    answer = unbubble(f"{line} --json").json
+    assert answer["layers_per_stage"] == [4, 2]
+    assert answer["bottleneck"] == pytest.approx(0.0093)
+    assert answer["naive"]["bottleneck"] == pytest.approx(0.012)
+    assert answer["exports"]["megatron"] == '--pipeline-model-parallel-layout "Ettt|tL"'
+    plan = load_plan(tmp_path / "plan.json")
+    assert plan.layers_per_stage == (4, 2)
+    assert plan.microbatches == 8
+    assert plan.prediction.makespan == round(answer["makespan"] * 1e9)
+    out = unbubble(line).out
+    assert "the smallest possible bottleneck is 0.0093 s" in out
+    assert f"written to {tmp_path}/plan.json" in out
+
+
+def test_several_stages_a_rank(unbubble):
+    answer = unbubble("partition --layers 62 -p 4 -v 2 --json").json
+    assert sum(answer["layers_per_stage"]) == 62
+    assert answer["schedule"] == "interleaved-1f1b"
+    assert answer["bottleneck"] == answer["optimal_bottleneck"] == 48
+    assert "mindformers" not in answer["exports"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-p 4", "give --costs FILE or --layers N, one of them"),
+        ("-p 4 --layers 0", "--layers is 0; it is from 1 to 100000"),
+        ("--layers 8", "-p (ranks) is needed"),
+        ("-p 0 --layers 8", "-p (ranks) is 0; it is at least 1"),
+        ("-p 4 --layers 3", "4 stages need at least 4 layers and there are 3"),
+        ("-p 4 -v 2 --layers 7", "8 stages need at least 8 layers and there are 7"),
+        ("-p 4 --layers 8 -m 0", "-m (microbatches) is 0"),
+        ("-p 4 --layers 8 --objective time", "'time' is not one of 'bottleneck', 'makespan'"),
+        ("-p 4 --layers 8 --schedule none", "no schedule is called 'none'"),
+        ("-p 4 --layers 8 -o /nonexistent/plan.json", "/nonexistent/plan.json: No such file"),
+        ("-p 4 --costs none.toml", "none.toml: No such file or directory"),
+    ],
+)
+def test_bad_input(refused, line, message):
+    assert message in refused(f"partition {line}")
