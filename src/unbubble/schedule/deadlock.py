@@ -39,60 +39,71 @@ def blocked_actions(
     return _blocked_compute(schedule)
 
 
-def _groups(row: list[Transfer], batched: bool) -> list[int]:
-    """Where each group of a rank's transfers that are posted at once begins, and the end."""
-    begins = [
-        i
-        for i, transfer in enumerate(row)
-        if not batched
-        or i == 0
-        or row[i - 1].peer != transfer.peer
-        or row[i - 1].position + 1 != transfer.position
-    ]
-    return [*begins, len(row)]
+def _group_ends(row: list[Transfer], batched: bool) -> list[int]:
+    """For every transfer of a rank the end of the group that is posted at once with it."""
+    ends = list(range(1, len(row) + 1))
+    if batched:
+        for i in range(len(row) - 2, -1, -1):
+            one, next_one = row[i], row[i + 1]
+            if one.peer == next_one.peer and one.position + 1 == next_one.position:
+                ends[i] = ends[i + 1]
+    return ends
+
+
+def _sides(rows: list[list[Transfer]]) -> tuple[list[list[tuple[int, int]]], int]:
+    """Every transfer as the side of a channel that it posts, and the how-manieth of that side it
+    is; a channel is a pair of ranks in one direction, its sides are 2k (send) and 2k + 1."""
+    channels: dict[tuple[int, int], int] = {}
+    posted: Counter[int] = Counter()
+    sides = []
+    for rank, row in enumerate(rows):
+        own = []
+        for _, code, message, peer in row:
+            pair = (peer, rank) if code == message else (rank, peer)
+            side = 2 * channels.setdefault(pair, len(channels)) + (code == message)
+            posted[side] += 1
+            own.append((side, posted[side]))
+        sides.append(own)
+    return sides, 2 * len(channels)
 
 
 def _blocked_transfers(rows: list[list[Transfer]], send: str) -> Iterator[Blocked]:
-    """Each rank posts one group after the other, when the one before has met its other ends."""
-    groups = [_groups(row, send == "batched") for row in rows]
+    """Each rank posts a group, and the next when all of the group have met their other ends."""
+    sides, count = _sides(rows)
+    group_ends = [_group_ends(row, send == "batched") for row in rows]
+    buffered = send == "buffered"
+    posted = [0] * count
+    waits_for_side = [-1] * count
     at = [0] * len(rows)
-    # by the two ranks of a channel, sender first: how many are posted so far at either end
-    sent: Counter[tuple[int, int]] = Counter()
-    received: Counter[tuple[int, int]] = Counter()
-    unmet: dict[int, list[tuple[Transfer, int]]] = {}
+    stuck = [0] * len(rows)
     work = list(range(len(rows)))
-
-    def met(rank: int, transfer: Transfer, number: int) -> bool:
-        if transfer.is_send:
-            return send == "buffered" or received[rank, transfer.peer] >= number
-        return sent[transfer.peer, rank] >= number
-
     while work:
         rank = work.pop()
-        while True:
-            waiting = [t for t in unmet.pop(rank, ()) if not met(rank, *t)]
-            if waiting:
-                unmet[rank] = waiting
-                break
-            if at[rank] == len(groups[rank]) - 1:
-                break
-            begin, end = groups[rank][at[rank] : at[rank] + 2]
-            at[rank] += 1
-            posted = unmet[rank] = []
-            for transfer in rows[rank][begin:end]:
-                side, channel = (
-                    (sent, (rank, transfer.peer))
-                    if transfer.is_send
-                    else (received, (transfer.peer, rank))
-                )
-                side[channel] += 1
-                posted.append((transfer, side[channel]))
-            if transfer.peer in unmet:
-                work.append(transfer.peer)
-    for rank, waiting in sorted(unmet.items()):
-        transfer = waiting[0][0]
-        other = transfer.message if transfer.is_send else _send_of(transfer.message)
-        yield Blocked(rank, transfer.position, str(unpack(transfer.code)), str(unpack(other)))
+        own, ends, i = sides[rank], group_ends[rank], at[rank]
+        while i < len(own):
+            group = own[i : ends[i]]
+            for side, number in group:
+                if posted[side] < number:
+                    posted[side] = number
+                    if waits_for_side[side] >= 0:
+                        work.append(waits_for_side[side])
+                        waits_for_side[side] = -1
+            for j, (side, number) in enumerate(group, i):
+                if posted[side ^ 1] < number and not (buffered and side & 1 == 0):
+                    waits_for_side[side ^ 1] = rank
+                    stuck[rank] = j
+                    break
+            else:
+                i = ends[i]
+                continue
+            break
+        at[rank] = i
+    for rank, row in enumerate(rows):
+        if at[rank] < len(row):
+            transfer = row[stuck[rank]]
+            other = transfer.message if transfer.is_send else _send_of(transfer.message)
+            names = str(unpack(transfer.code)), str(unpack(other))
+            yield Blocked(rank, transfer.position, *names)
 
 
 def _send_of(receive: int) -> int:
