@@ -6,7 +6,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 import pytest
-from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual
+from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual, with_tail
 
 from unbubble.report.chrome import chrome
 
@@ -21,6 +21,7 @@ TIMELINES = [
     every_kind(),
     virtual(),
     as_measured(virtual()),
+    with_tail(),
     gpipe(4, 8, p2p=Fraction(7, 2)),
     gpipe(3, 20, forward=Fraction(1, 3), backward=Fraction(1, 7), p2p=5, unit="s"),
     gpipe(1, 1),

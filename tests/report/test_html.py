@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 from zlib import decompress
 
 import pytest
-from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual
+from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual, with_tail
 
+from unbubble.action import Kind
 from unbubble.attribution import attribute
 from unbubble.errors import InputError
 from unbubble.report import write
@@ -132,6 +133,16 @@ def columns(shown_timeline):
     return found
 
 
+def test_what_runs_beside_compute_stands_behind_it():
+    timeline = with_tail()
+    (line,) = viewer_data([("", "", timeline)])["timelines"]
+    kinds = [Kind(k).name for k in columns(line)["kind"]]
+    for rank in range(timeline.ranks):
+        compute, beside, end = line["offsets"][2 * rank : 2 * rank + 3]
+        assert set(kinds[compute:beside]) == {"F", "B"}
+        assert kinds[beside:end] == ["REDUCE_GRAD", "REDUCE_GRAD", "CLIP", "OPTIMIZER"]
+
+
 @pytest.mark.parametrize("timeline", [every_kind(), virtual(), gpipe(3, 5, p2p=2)])
 def test_the_viewer_gets_every_action(timeline):
     (line,) = viewer_data([("a", "b", timeline)])["timelines"]
@@ -142,7 +153,7 @@ def test_the_viewer_gets_every_action(timeline):
     assert [s + d for s, d in zip(got["start"], got["duration"], strict=True)] == ends
     assert line["per_unit"] * line["length"] == timeline.makespan / timeline.ticks_per_unit
     for rank in range(timeline.ranks):
-        own = slice(line["offsets"][rank], line["offsets"][rank + 1])
+        own = slice(line["offsets"][2 * rank], line["offsets"][2 * rank + 1])
         idle = sum(g for g, f in zip(got["gap"][own], got["flags"][own], strict=True) if f & 3 != 1)
         assert idle + timeline.work[rank] == timeline.ends[rank][-1]
 
@@ -153,7 +164,7 @@ def test_the_viewer_knows_pairs_and_causes():
     # rank 0  0F0 0F1 (0F2;0B0) …, which waited for 1B0, the second action of rank 1
     assert got["flags"][2] == UPPER
     assert got["flags"][3] == LOWER | CAUSE
-    assert got["need"][3] == line["offsets"][1] + 1
+    assert got["need"][3] == line["offsets"][2] + 1
     (line,) = viewer_data([("", "", virtual())])["timelines"]
     assert columns(line)["flags"][2] == CAUSE | TRANSFER
 

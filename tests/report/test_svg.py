@@ -1,12 +1,14 @@
 """The SVG is well-formed, loads nothing, and its rectangles are the timeline's actions."""
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual
+from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virtual, with_tail
 
 from unbubble.errors import InputError
+from unbubble.report.rows import blocks
 from unbubble.report.svg import svg
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -112,3 +114,14 @@ def test_large_and_small_pictures_stay_small_and_inside(ranks, microbatches):
 def test_two_pictures_in_one_page_keep_their_own_styles():
     first, second = (ElementTree.fromstring(svg(t)).get("id") for t in (gpipe(4), gpipe(5)))
     assert first != second
+
+
+def test_the_tail_is_seen_where_no_compute_covers_it():
+    timeline = with_tail()
+    for rank in range(timeline.ranks):
+        row = blocks(timeline, rank)
+        assert all(a.end <= b.start for a, b in pairwise(row))
+        compute = [b for b in row if b.action.is_compute]
+        assert sum(b.end - b.start for b in compute) == timeline.work[rank]
+        assert {b.action.kind.name for b in row[-2:]} == {"CLIP", "OPTIMIZER"}
+    assert {look for look, _, _ in rectangles(svg(timeline))} == {"F0", "F1", "B0", "B1", "o"}

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 from tests.drawings import cells, grids
-from tests.report.timelines import PAIRS, timeline_of
+from tests.report.timelines import PAIRS, timeline_of, with_tail
 
 from unbubble.errors import InputError
 from unbubble.families import generate, gpipe
@@ -104,3 +104,10 @@ def test_the_summary_names_each_figure():
         "gpipe (simulated) · makespan 33 · span 33 · bubble 27.3% of ranks × makespan · "
         "by span 27.3%"
     )
+
+
+def test_the_tail_is_rendered_but_not_drawn():
+    rows = render(with_tail(), width=60).splitlines()
+    assert rows[0].startswith("rank 0  ")
+    assert "%" in rows[0]
+    assert "%" not in "".join(draw(with_tail()))

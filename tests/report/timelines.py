@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from unbubble.costs import Costs
+from unbubble.costs import Costs, Tail
 from unbubble.families import generate
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
@@ -33,6 +33,14 @@ def virtual() -> Timeline:
     rows = [["0F0", "0F1", "2F0", "2F1", "2B0", "2B1", "0B0", "0B1"],
             ["1F0", "1F1", "3F0", "3B0", "3F1", "3B1", "1B0", "1B1"]]  # fmt: skip
     return timeline_of(Schedule.of(rows, name="two stages a rank"), backward=2, p2p=1)
+
+
+def with_tail() -> Timeline:
+    """Gradient reductions beside compute, then clipping and the optimizer."""
+    schedule = virtual().schedule
+    costs = Costs.uniform(schedule.placement, backward=2)
+    tail = Tail(reduce=5, clip=1, optimizer=2, overlap_reduce=True)
+    return simulate(schedule, replace(costs, tail=tail))
 
 
 def as_measured(timeline: Timeline) -> Timeline:

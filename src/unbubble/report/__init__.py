@@ -12,6 +12,7 @@ from unbubble.simulate import Timeline
 
 if TYPE_CHECKING:
     from unbubble.attribution import Attribution
+    from unbubble.costs import Costs
     from unbubble.report.html import Gradients, Memory
 
 __all__ = ["write"]
@@ -23,6 +24,7 @@ class About(TypedDict, total=False):
     title: str
     facts: Sequence[tuple[str, str]]
     attributions: "Sequence[Attribution] | None"
+    costs: "Costs | None"
     memory: "Memory | None"
     gradients: "Sequence[Gradients]"
     warnings: Sequence[str]

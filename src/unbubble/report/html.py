@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from unbubble import __version__
 from unbubble.attribution import Attribution, attribute
+from unbubble.costs import Costs
 from unbubble.report.charts import Curve, class_bars, class_key, class_table, curves, kind_key
 from unbubble.report.language import both, clean
 from unbubble.report.rows import window
@@ -59,6 +60,7 @@ def html(
     title: str = "",
     facts: Sequence[tuple[str, str]] = (),
     attributions: Sequence[Attribution] | None = None,
+    costs: Costs | None = None,
     memory: Memory | None = None,
     gradients: Sequence[Gradients] = (),
     warnings: Sequence[str] = (),
@@ -66,7 +68,7 @@ def html(
     """The report of a timeline, or of a prediction (`timeline`) above its measurement.
 
     `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
-    timeline, are made here unless given. Raises InputError where two timelines differ in unit.
+    timeline, are made here unless given, from what `costs` say of the channels. Raises InputError where two timelines differ in unit.
     """
     pictured = [timeline] if measured is None else [timeline, measured]
     longest = max(t.in_unit(t.makespan) for t in pictured)
@@ -75,7 +77,7 @@ def html(
             t,
             *_name(t, len(pictured)),
             scale_for(t, longest),
-            attributions[i] if attributions else attribute(t),
+            attributions[i] if attributions else attribute(t, costs),
         )
         for i, t in enumerate(pictured)
     ]
@@ -132,7 +134,11 @@ def _headline(page: Sequence[Shown]) -> str:
     """The three figures that one looks for first; with a prediction, how far it was off."""
     last = page[-1]
     step = last.scale.text(last.timeline.makespan)
-    details: tuple[str, str] = (f"{last.en} makespan", f"{last.zh}总时长")
+    whole = last.timeline.finish - last.timeline.begin
+    details = (f"{last.en} makespan", f"{last.zh}总时长")
+    if whole != last.timeline.makespan:
+        text = last.scale.text(whole)
+        details = (f"{details[0]}; {text} with its tail", f"{details[1]}；含收尾 {text}")
     cards = [(both("Step", "步骤时间"), step, details)]
     if len(page) == 2:
         ahead, actual = (s.timeline.in_unit(s.timeline.makespan) for s in page)

@@ -17,7 +17,7 @@ SHADES: dict[Kind, tuple[str, str, str, str]] = {
 }
 """Fill by virtual stage; the fifth is like the first again."""
 OTHER = "#a9adb5"
-"""Everything that is no F, B, I or W: the step's tail, transfers."""
+"""Everything that is no F, B, I or W: the tail of a step, transfers."""
 
 WORDS = {
     Kind.F: "forward",

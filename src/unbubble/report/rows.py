@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from unbubble.action import TRANSFER, Action, Kind
+from unbubble.action import COMPUTE, TRANSFER, Action, Kind
 from unbubble.simulate import Timeline
 
 
@@ -24,13 +24,34 @@ def window(timeline: Timeline) -> tuple[int, int]:
     return (min(starts), max(ends)) if starts else (0, 0)
 
 
-def blocks(timeline: Timeline, rank: int) -> Iterator[Block]:
-    """A rank's blocks in order, transfers left out: they have no row in a picture."""
+def blocks(timeline: Timeline, rank: int) -> list[Block]:
+    """A rank's blocks in order, none over another.
+
+    Of the tail's actions, which may run beside compute, the parts that no compute covers; posted
+    transfers are left out: they have no row in a picture.
+    """
     chunk_of = {s: i for i, s in enumerate(timeline.schedule.placement.stages_of(rank))}
+    compute: list[Block] = []
+    tail: list[Block] = []
     for action, start, end in timeline.events(rank):
         if end > start and action.kind not in TRANSFER:
             chunks = tuple(chunk_of.get(part.stage, 0) for part in action.parts)
-            yield Block(start, end, action, chunks)
+            (compute if action.is_compute else tail).append(Block(start, end, action, chunks))
+    return sorted([*compute, *_uncovered(tail, compute)]) if tail else compute
+
+
+def _uncovered(tail: list[Block], compute: list[Block]) -> Iterator[Block]:
+    """The parts of the tail's blocks outside of compute; of two at one time the first is shown."""
+    free = 0
+    for block in sorted(tail):
+        at = max(block.start, free)
+        for busy in [b for b in compute if b.end > at and b.start < block.end]:
+            if busy.start > at:
+                yield block._replace(start=at, end=busy.start)
+            at = busy.end
+        if block.end > at:
+            yield block._replace(start=at)
+        free = max(free, block.end)
 
 
 def kinds(timeline: Timeline) -> set[Kind]:
@@ -38,6 +59,11 @@ def kinds(timeline: Timeline) -> set[Kind]:
     return {
         action.kind for rank in range(timeline.ranks) for action in timeline.schedule.actions(rank)
     }
+
+
+def has_tail(found: set[Kind]) -> bool:
+    """Whether any of the kinds belongs to the tail of a step."""
+    return bool(found - COMPUTE - TRANSFER)
 
 
 def shown_ranks(ranks: int, most: int) -> list[int]:

@@ -14,7 +14,7 @@ from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report import palette
 from unbubble.report.language import clean
-from unbubble.report.rows import Block, blocks, kinds, shown_ranks, window
+from unbubble.report.rows import Block, blocks, has_tail, kinds, shown_ranks, window
 from unbubble.report.scale import Scale, scale_for
 from unbubble.simulate import Timeline
 
@@ -119,7 +119,7 @@ class _Piece(NamedTuple):
     alone: bool
 
 
-def _pieces(row: Iterator[Block], begin: int, per_tick: float) -> Iterator[_Piece]:
+def _pieces(row: list[Block], begin: int, per_tick: float) -> Iterator[_Piece]:
     """The blocks that are wide enough to be seen; slivers alike that touch are joined."""
     held: _Piece | None = None
     for block in row:
@@ -179,6 +179,8 @@ def _legend(body: list[str], pictured: Sequence[Timeline], width: int, y: float)
     for kind in palette.SHADES:
         if kind in found or (Kind.OVERLAP_F_B in found and kind in (Kind.F, Kind.B)):
             items.append(([f"{kind.name}{c}" for c in range(min(chunks, 4))], palette.WORDS[kind]))
+    if has_tail(found):
+        items.append((["o"], "tail"))
     items.append((["t"], "idle"))
     if chunks > 1:
         items.append(([], "shades: the virtual stages of a rank"))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report.palette import WORDS
-from unbubble.report.rows import Block, blocks, kinds, shown_ranks, window
+from unbubble.report.rows import Block, blocks, has_tail, kinds, shown_ranks, window
 from unbubble.simulate import Timeline
 
 MAX_CELLS = 20_000
@@ -24,7 +24,9 @@ MAX_ROWS = 32
 """Ranks that `render` shows; of more, this many evenly spread ones."""
 
 FILL = {Kind.F: "-", Kind.B: "=", Kind.I: "~", Kind.W: "#", Kind.OVERLAP_F_B: "="}
-"""What the rest of an action's columns show after its mark, by kind; the step's tail shows %."""
+"""What the rest of an action's columns show after its mark, by kind."""
+TAIL = "%"
+"""What the tail of a step shows: gradient reduction, clipping, optimizer."""
 
 _COLORS = {Kind.F: (75, 68), Kind.B: (215, 172), Kind.I: (218, 175), Kind.W: (79, 36)}
 """Background of a kind on even and odd virtual stages, in the terminal's 256 colours."""
@@ -57,18 +59,19 @@ def draw(timeline: Timeline) -> list[str]:
     One cell is the longest time that divides every start and end, so that equal times of 1 give
     one cell an action. Only compute is drawn. Raises InputError beyond 20,000 cells.
     """
-    begin, end = window(timeline)
+    begin, _ = window(timeline)
     step = _cell(timeline)
-    cells = (end - begin) // step
+    cells = timeline.makespan // step
     if cells > MAX_CELLS:
         raise InputError(
             f"the drawing needs {cells} cells a rank and {MAX_CELLS} are drawn at most; use "
             "render, which scales to the width"
         )
-    rows = [
-        [s for s in _exact(timeline, rank, begin, step) if s.block.action.is_compute]
-        for rank in range(timeline.ranks)
-    ]
+    rows = [_exact(timeline, rank, begin, step) for rank in range(timeline.ranks)]
+    return _lines(timeline, [[s for s in row if s.block.action.is_compute] for row in rows], cells)
+
+
+def _lines(timeline: Timeline, rows: list[list[Stretch]], cells: int) -> list[str]:
     width = max((_cell_width(stretch) for row in rows for stretch in row), default=1)
     return [_label(rank, timeline) + _grid_line(row, cells, width) for rank, row in enumerate(rows)]
 
@@ -91,12 +94,15 @@ def render(timeline: Timeline, *, width: int | None = None, color: bool = False)
 
 
 def _grid(timeline: Timeline, ranks: list[int], width: int) -> list[str]:
-    """The exact grid, or nothing where it is wider than `width`."""
+    """The exact grid with the step's tail, or nothing where it is wider than `width`."""
     begin, end = window(timeline)
-    if 2 * (end - begin) > width * _cell(timeline):
+    step = _cell(timeline)
+    cells = (end - begin) // step
+    if 2 * cells > width:
         return []
-    rows = draw(timeline)
-    return [rows[rank] for rank in ranks] if len(rows[0]) <= width else []
+    rows = [_exact(timeline, rank, begin, step) for rank in range(timeline.ranks)]
+    lines = _lines(timeline, rows, cells)
+    return [lines[rank] for rank in ranks] if len(lines[0]) <= width else []
 
 
 def _filled(timeline: Timeline, ranks: list[int], width: int, color: bool) -> list[str]:
@@ -133,6 +139,8 @@ def _label(rank: int, timeline: Timeline) -> str:
 
 
 def _mark(block: Block) -> str:
+    if not block.action.is_compute:
+        return TAIL
     return "+".join(mark(part.kind, part.microbatch) for part in block.action.parts)
 
 
@@ -213,7 +221,7 @@ def _line(row: list[Stretch], columns: int, color: bool) -> str:
 
 def _part(text: str, room: int, kind: Kind, chunk: int, color: bool) -> str:
     if not color:
-        return f"{text:{FILL.get(kind, '%')}<{room}}"
+        return f"{text:{FILL.get(kind, TAIL)}<{room}}"
     background = _COLORS[kind][chunk % 2] if kind in _COLORS else 250
     return f"\x1b[30;48;5;{background}m{text:<{room}}\x1b[0m" if room else ""
 
@@ -235,6 +243,8 @@ def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
         else:
             sample = _part(mark(kind, 0), 2 if filled else 1, kind, 0, color)
         items.append(f"{sample} {word}")
+    if has_tail(found):
+        items.append(f"{_part(TAIL, 1, Kind.OPTIMIZER, 0, color)} tail")
     return [*items, f"{_idle(1, color)} idle"]
 
 

@@ -218,23 +218,23 @@ export async function mount(host, first) {
     const rowEnd = clip(toX(line.whole));
     context.fillStyle = look.idle;
     context.fillRect(gutter, y, rowEnd - gutter, tall);
-    const begin = line.offsets[row.i], end = line.offsets[row.i + 1];
-    let at = above(line.start, begin, end, left / line.per_unit) - 1;
-    // step back over the other half of a pair and over actions of no length
-    while (at > begin && line.start[at] + line.duration[at] >= left / line.per_unit) at--;
-    at = Math.max(at, begin);
-    const last = (left + span) / line.per_unit;
-    const scale = line.per_unit;
     const size = Math.min(13, tall - 5);
-    let fill = "", painted = -1;
     context.textAlign = "center";
     context.font = `${size}px ${look.font}`;
-    for (; at < end && line.start[at] <= last; at++) {
+    drawActions(row, line.offsets[2 * row.i + 1], line.offsets[2 * row.i + 2], size, clip, look);
+    drawActions(row, line.offsets[2 * row.i], line.offsets[2 * row.i + 1], size, clip, look);
+  }
+
+  // The actions begin … end − 1 of a row; those thinner than a pixel share one.
+  function drawActions(row, begin, end, size, clip, look) {
+    const { line, y, height: tall } = row, scale = line.per_unit;
+    const last = (left + span) / scale;
+    let fill = "", painted = -1;
+    for (let at = visibleFrom(line, begin, end); at < end && line.start[at] <= last; at++) {
       if (!line.duration[at]) continue;
       const from = toX(line.start[at] * scale), to = toX((line.start[at] + line.duration[at]) * scale);
       if (to <= gutter) continue;
-      const name = data.kinds[line.kind[at]], shades = data.shades[name];
-      if (!shades && name.includes("_") && tall < 9) continue;   // posting, in thin rows
+      const shades = data.shades[data.kinds[line.kind[at]]];
       const chosen = shades ? shades[line.chunk[at]] : data.other;
       const half = line.flags[at] & (UPPER | LOWER);
       const own = half ? tall / 2 : tall;
@@ -251,16 +251,23 @@ export async function mount(host, first) {
       const a = clip(from), b = clip(to);
       context.fillRect(a, top, Math.max(b - a - (to - from > 5 ? 1 : 0), 0.5), own);
       const letters = half ? Math.min(size, own - 1) : size;
-      if (shades && letters >= 8 && line.microbatch[at] >= 0) {
-        const text = String(line.microbatch[at]);
-        if (b - a > text.length * letters * 0.62 + 3) {
-          if (half) context.font = `${letters}px ${look.font}`;
-          context.fillStyle = fill = data.ink[line.chunk[at] % 2];
-          context.fillText(text, (a + b) / 2, top + own / 2 + letters * 0.36);
-          if (half) context.font = `${size}px ${look.font}`;
-        }
-      }
+      if (!shades || letters < 8 || line.microbatch[at] < 0) continue;
+      const text = String(line.microbatch[at]);
+      if (b - a <= text.length * letters * 0.62 + 3) continue;
+      if (half) context.font = `${letters}px ${look.font}`;
+      context.fillStyle = fill = data.ink[line.chunk[at] % 2];
+      context.fillText(text, (a + b) / 2, top + own / 2 + letters * 0.36);
+      if (half) context.font = `${size}px ${look.font}`;
     }
+  }
+
+  // The first position whose action may be seen; before it everything has ended.
+  function visibleFrom(line, begin, end) {
+    const edge = left / line.per_unit;
+    let at = Math.max(above(line.start, begin, end, edge) - 1, begin);
+    // both halves of a pair begin together, and actions of no length may stand before
+    while (at > begin && line.start[at - 1] + line.duration[at - 1] >= edge) at--;
+    return at;
   }
 
   function drawAxis(words, look) {
@@ -291,10 +298,12 @@ export async function mount(host, first) {
     context.fillText(lines[0].unit || words.time, right, y + 18);
   }
 
+  // The place in `ranks` of the rank that an action runs on.
+  const rankPlace = (line, index) => (above(line.offsets, 0, line.offsets.length, index) - 1) >> 1;
+
   function boxOf(line, index) {
-    let i = 0;
-    while (line.offsets[i + 1] <= index) i++;
-    const row = rows.find((r) => r.line === line && r.i === i);
+    const place = rankPlace(line, index);
+    const row = rows.find((r) => r.line === line && r.i === place);
     const from = line.start[index] * line.per_unit;
     return {
       row, x: toX(from), end: toX(from + line.duration[index] * line.per_unit),
@@ -341,11 +350,7 @@ export async function mount(host, first) {
     return parts.length === 2 ? `(${parts.map(plain).join(";")})OVERLAP_F_B` : plain(index);
   }
 
-  function rankOf(line, index) {
-    let i = 0;
-    while (line.offsets[i + 1] <= index) i++;
-    return line.ranks[i];
-  }
+  const rankOf = (line, index) => line.ranks[rankPlace(line, index)];
 
   function describe({ line, index }) {
     const words = WORDS[language()];
@@ -384,15 +389,19 @@ export async function mount(host, first) {
   function hit(x, y) {
     const row = rows.find((r) => y >= r.y && y < r.y + r.height + 1);
     if (!row || x < gutter || x > width - PAD) return null;
-    const { line } = row;
-    const begin = line.offsets[row.i], end = line.offsets[row.i + 1];
-    const slack = 2 / (width - gutter) * span;   // thin ones can be met too
-    const time = toTime(x);
+    const { line } = row, [compute, beside, end] = line.offsets.slice(2 * row.i, 2 * row.i + 3);
+    const index = at(line, compute, beside, x) ?? at(line, beside, end, x);
+    return index === undefined ? null : { line, row, index };
+  }
+
+  // The action of begin … end − 1 at a place, also one too thin to be met exactly.
+  function at(line, begin, end, x) {
+    const slack = 2 / (width - gutter) * span, time = toTime(x);
     let index = above(line.start, begin, end, (time + slack) / line.per_unit) - 1;
     while (index >= begin && !line.duration[index]) index--;
-    if (index < begin) return null;
+    if (index < begin) return undefined;
     const until = (line.start[index] + line.duration[index]) * line.per_unit;
-    return until + slack < time ? null : { line, row, index };
+    return until + slack < time ? undefined : index;
   }
 
   function select(next, x, y) {
@@ -417,10 +426,10 @@ export async function mount(host, first) {
 
   // keyboard: the selected action moves, and the view follows it
   function step(direction) {
-    if (!hovered) return choose(rows[0], rows[0].line.offsets[rows[0].i]);
+    if (!hovered) return choose(rows[0], rows[0].line.offsets[2 * rows[0].i]);
     const { line, row } = hovered;
     let index = hovered.index + direction;
-    const [begin, end] = [line.offsets[row.i], line.offsets[row.i + 1]];
+    const [begin, end] = line.offsets.slice(2 * row.i, 2 * row.i + 2);
     while (index >= begin && index < end
       && (!line.duration[index] || (line.flags[index] & LOWER && direction > 0))) index += direction;
     if (index >= begin && index < end) choose(row, index);
@@ -432,7 +441,7 @@ export async function mount(host, first) {
     if (!row) return;
     const time = hovered.line.start[hovered.index] * hovered.line.per_unit;
     const { line } = row;
-    const [begin, end] = [line.offsets[row.i], line.offsets[row.i + 1]];
+    const [begin, end] = line.offsets.slice(2 * row.i, 2 * row.i + 2);
     if (begin === end) return;
     choose(row, Math.max(above(line.start, begin, end, time / line.per_unit) - 1, begin));
   }

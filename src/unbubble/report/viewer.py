@@ -1,8 +1,9 @@
 """The data of the canvas viewer (`viewer.js`): every action of one or more timelines.
 
-One column a property, in the order of the schedule's codes with all ranks joined: little-endian
-integers of 32 bits, then bytes, compressed, in base64. Both codes of an overlapped pair are there,
-the forward first; `need` is the position of the code whose output one takes.
+One column a property: little-endian integers of 32 bits, then bytes, compressed, in base64. Each
+rank has its compute in order, both codes of an overlapped pair, the forward first; then what may
+run beside it: posted transfers and the tail. `need` is the position of the code whose output one
+takes.
 """
 
 import sys
@@ -26,7 +27,9 @@ from unbubble.report import palette
 from unbubble.report.rows import shown_ranks, window
 from unbubble.report.scale import scale_for
 from unbubble.schedule.inputs import inputs
+from unbubble.schedule.order import Schedule
 from unbubble.simulate import Timeline, waits
+from unbubble.simulate.timeline import is_compute
 
 MAX_ACTIONS = 400_000
 """Codes of a timeline that are shown; of a larger one, evenly spread ranks."""
@@ -63,36 +66,37 @@ def _columns(timeline: Timeline, longest: float) -> dict[str, Any]:
     begin, end = window(timeline)
     most = max(MAX_ACTIONS * timeline.ranks // max(len(schedule), 1), 2)
     ranks = shown_ranks(timeline.ranks, most)
-    kept = set(ranks)
     quantum = (end - begin) // _LARGEST + 1
     scale = scale_for(timeline, longest)
     starts, durations, gaps, needs = array("i"), array("i"), array("i"), array("i")
     stages, microbatches = array("i"), array("i")
     kinds, chunks, flags = bytearray(), bytearray(), bytearray()
-    place, place_of = 0, array("i")  # position in the schedule → position here
-    for rank, row in enumerate(schedule.codes):
-        for _ in row:
-            place_of.append(place if rank in kept else -1)
-            place += rank in kept
-    source = inputs(schedule)
-    gap_before = {(w.rank, w.end): w for w in waits(timeline) if w.rank in kept}
-    offsets = [0, *accumulate(map(len, schedule.codes))]
     flat = [code for row in schedule.codes for code in row]
-    for rank in ranks:
+    first = [0, *accumulate(map(len, schedule.codes))]
+    order, offsets = _order(schedule, ranks)
+    place = array("i", [-1]) * len(flat)  # position in the schedule → position here
+    for here, position in enumerate(order):
+        place[position] = here
+    source = inputs(schedule)
+    waiting = {(w.rank, w.end): w for w in waits(timeline)}
+    for number, rank in enumerate(ranks):
         chunk_of = {s: i for i, s in enumerate(schedule.placement.stages_of(rank))}
         joined = False
-        for i, code in enumerate(schedule.codes[rank]):
+        for position in order[offsets[2 * number] : offsets[2 * number + 2]]:
+            code = flat[position]
             kind, stage = code & KIND_MASK, code >> STAGE_SHIFT & STAGE_MASK
-            start, last = timeline.starts[rank][i], timeline.ends[rank][i]
-            need = source[offsets[rank] + i]
-            wait = gap_before.get((rank, start)) if kind <= Kind.W else None
+            start, last = (
+                row[rank][position - first[rank]] for row in (timeline.starts, timeline.ends)
+            )
+            need = source[position]
+            wait = waiting.get((rank, start)) if kind <= Kind.W else None
             flag = UPPER if code & JOINED else LOWER if joined else 0
             if wait and wait.cause is not None and need >= 0 and unpack(flat[need]) == wait.cause:
                 flag |= CAUSE | (TRANSFER if wait.by_transfer else 0)
             starts.append((start - begin) // quantum)
             durations.append((last - begin) // quantum - (start - begin) // quantum)
             gaps.append((wait.end - wait.start) // quantum if wait else 0)
-            needs.append(place_of[need] if need >= 0 else -1)
+            needs.append(place[need] if need >= 0 else -1)
             stages.append(stage)
             microbatches.append((code >> MICROBATCH_SHIFT) - 1)
             kinds.append(kind)
@@ -105,7 +109,7 @@ def _columns(timeline: Timeline, longest: float) -> dict[str, Any]:
         "length": (end - begin) // quantum,
         "ranks": ranks,
         "of_ranks": timeline.ranks,
-        "offsets": [0, *accumulate(len(schedule.codes[rank]) for rank in ranks)],
+        "offsets": offsets,
         "count": len(starts),
         "integers": ["start", "duration", "gap", "need", "stage", "microbatch"],
         "bytes": ["kind", "chunk", "flags"],
@@ -113,6 +117,21 @@ def _columns(timeline: Timeline, longest: float) -> dict[str, Any]:
             [starts, durations, gaps, needs, stages, microbatches], [kinds, chunks, flags]
         ),
     }
+
+
+def _order(schedule: Schedule, ranks: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Positions of codes by rank, compute first; where each rank's compute and its rest begin."""
+    order: list[int] = []
+    offsets = [0]
+    first = [0, *accumulate(map(len, schedule.codes))]
+    for rank in ranks:
+        beside: list[int] = []
+        for i, code in enumerate(schedule.codes[rank]):
+            (order if is_compute(code & ~JOINED) else beside).append(first[rank] + i)
+        offsets.append(len(order))
+        order += beside
+        offsets.append(len(order))
+    return order, offsets
 
 
 def _packed(integers: Sequence["array[int]"], small: Sequence[bytearray]) -> str:

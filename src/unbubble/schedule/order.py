@@ -123,6 +123,11 @@ class Schedule:
 
     __hash__ = None  # type: ignore[assignment]  # mutable buffers
 
+    def _repr_html_(self) -> str:
+        from unbubble.report.notebook import schedule_html
+
+        return schedule_html(self)
+
     def __repr__(self) -> str:
         return (
             f"<Schedule {self.name or 'custom'}: {self.ranks} ranks, {len(self.placement.rank_of)} "

@@ -152,6 +152,11 @@ class Timeline:
         """Ticks as a float in the unit of the costs."""
         return float(Fraction(ticks) / self.ticks_per_unit)
 
+    def _repr_html_(self) -> str:
+        from unbubble.report.notebook import timeline_html
+
+        return timeline_html(self)
+
     def __repr__(self) -> str:
         kind = "measured" if self.measured else "simulated"
         return (
