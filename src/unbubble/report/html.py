@@ -68,7 +68,8 @@ def html(
     """The report of a timeline, or of a prediction (`timeline`) above its measurement.
 
     `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
-    timeline, are made here unless given, from what `costs` say of the channels. Raises InputError where two timelines differ in unit.
+    timeline, are made here unless given, from what `costs` say of the channels. Raises InputError
+    where two timelines differ in unit.
     """
     pictured = [timeline] if measured is None else [timeline, measured]
     longest = max(t.in_unit(t.makespan) for t in pictured)
