@@ -57,6 +57,7 @@ def generate(
     """The schedule of a family for p ranks, m microbatches and v stages a rank.
 
     `costs` guide the families that adapt to them (ZB-1p, ZB-2p, V-Half, …); others ignore them.
+    `options` are the family's own, as `rule="megatron", group=8` of interleaved-1f1b.
     Raises InputError naming the rule and the nearest values that work.
     """
     return family(name).generate(ranks, microbatches, virtual, costs=costs, **options)
