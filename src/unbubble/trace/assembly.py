@@ -67,7 +67,7 @@ def assemble(
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
             recovered += ("stages, from the order of the ranks",)
-        schedule = _schedule(rows, [one.tail for one in observed], placement)
+        schedule = _schedule(observed, rows, placement)
         halves, reasons = _halves(observed, rows, schedule.placement)
         unknown += reasons
         found = pairs(halves)
@@ -112,15 +112,15 @@ def _with_stages(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
 
 
 def _schedule(
-    rows: Sequence[Sequence[Seen]], tails: Sequence[Sequence[Seen]], placement: Placement | None
+    observed: Sequence[Observed], rows: Sequence[Sequence[Seen]], placement: Placement | None
 ) -> Schedule:
     if not any(rows):
         raise Missing("no action of a pipeline was found")
     if empty := [rank for rank, row in enumerate(rows) if not row]:
         raise Missing(f"pipeline rank {empty[0]} has no action in this step")
     orders = [
-        [seen.action for seen in row] + [_tail_action(seen.action, row) for seen in tail]
-        for row, tail in zip(rows, tails, strict=True)
+        [_of_stage(seen.action, row) for seen in (*one.head, *row, *one.tail)]
+        for one, row in zip(observed, rows, strict=True)
     ]
     if placement is None:
         stages = [{a.stage for seen in row for a in seen.action.parts} for row in rows]
@@ -160,7 +160,7 @@ def _complete(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
             raise Missing(f"stage {absent_stages[0]} has no {kind.name}; its trace is incomplete")
 
 
-def _tail_action(action: Action, row: Sequence[Seen]) -> Action:
+def _of_stage(action: Action, row: Sequence[Seen]) -> Action:
     if action.stage != NO_STAGE:
         return action
     return action._replace(stage=min(seen.action.stage for seen in row))
@@ -225,6 +225,22 @@ def _full(action: Action) -> Action:
     return action._replace(kind=Kind.B) if action.kind is Kind.I else action
 
 
+def without_waits(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
+    """Every collective from the moment that the last rank of its group was there."""
+    latest: dict[str, int] = {}
+    for row in rows:
+        for seen in row:
+            if seen.group:
+                latest[seen.group] = max(seen.start, latest.get(seen.group, seen.start))
+    return [
+        [
+            seen._replace(start=min(latest[seen.group], seen.end)) if seen.group else seen
+            for seen in row
+        ]
+        for row in rows
+    ]
+
+
 def _timeline(
     schedule: Schedule,
     rows: Sequence[Sequence[Seen]],
@@ -233,9 +249,13 @@ def _timeline(
     clocks: Clocks,
 ) -> Timeline:
     placed = [
-        [seen._replace(start=seen.start + o, end=seen.end + o) for seen in (*row, *one.tail)]
+        [
+            seen._replace(start=seen.start + o, end=seen.end + o)
+            for seen in (*one.head, *row, *one.tail)
+        ]
         for row, one, o in zip(rows, observed, clocks.offsets, strict=True)
     ]
+    placed = without_waits(placed)
     zero = min(seen.start for row in placed for seen in row)
     starts: list[array[int]] = []
     ends: list[array[int]] = []

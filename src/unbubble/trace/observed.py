@@ -11,13 +11,20 @@ from unbubble.action import Action
 
 class Seen(NamedTuple):
     """One action as its rank saw it, the wait for its input not included; `communication` and
-    `overhead` are the parts of end − start that are not compute."""
+    `overhead` are the parts of end − start that are not compute.
+
+    A collective at a step's start or end has the `name` of the operation, and the `group` that all
+    ranks of the same call share; its start may still be the rank's own (assembly takes the wait
+    for the last member out).
+    """
 
     action: Action
     start: int
     end: int
     communication: int = 0
     overhead: int = 0
+    name: str = ""
+    group: str = ""
 
 
 class HalfTransfer(NamedTuple):
@@ -50,7 +57,8 @@ class Busy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """One rank's step. Actions without a stage in their names have stage −1, and their transfers
+    """One rank's step: what came before the pipeline (`head`), its actions, what came after
+    (`tail`). Actions without a stage in their names have stage −1, and their transfers
     are counted in `sends` and `receives` in the order of posting."""
 
     rank: int
@@ -60,6 +68,7 @@ class Observed:
     finish: int
     busy: Busy
     host: str = ""
+    head: tuple[Seen, ...] = ()
     actions: tuple[Seen, ...] = ()
     tail: tuple[Seen, ...] = ()
     halves: tuple[HalfTransfer, ...] = ()
@@ -67,6 +76,8 @@ class Observed:
     receives: tuple[HalfTransfer, ...] = ()
     recovered: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    replica: int | None = None
+    """Which of the job's pipelines the rank belongs to, where the trace says so."""
     pipeline_group: tuple[int, ...] = field(default=())
     """Ranks of the pipeline that the trace names, in order of stages; empty: not named."""
 

@@ -168,6 +168,9 @@ def _groups(
             raise InputError(
                 f"--layout {layout} has {world} ranks; there is a trace of rank {beyond[0]}"
             )
+    elif all(one.replica is not None for one in chosen):
+        replicas = sorted({one.replica for one in chosen if one.replica is not None})
+        return [([one for one in chosen if one.replica == r], None) for r in replicas]
     elif all(one.pipeline_group for one in chosen):
         members = list(map(list, dict.fromkeys(one.pipeline_group for one in chosen)))
     elif all(seen.action.stage != NO_STAGE for one in chosen for seen in one.actions):

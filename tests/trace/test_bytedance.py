@@ -1,0 +1,97 @@
+"""ByteDance's parquet: the published what-if results, and the classes of every step."""
+
+import json
+import statistics
+
+import pytest
+from tests.shared import shared
+
+from unbubble.attribution import attribute
+from unbubble.errors import InputError
+from unbubble.trace import bytedance, read
+from unbubble.trace.assembly import assemble
+from unbubble.trace.stragglers import slowdowns
+
+FOLDER = "traces/bytedance_straggler"
+
+
+def published(name):
+    return json.loads((shared(FOLDER) / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    ranks = bytedance.read(str(shared(FOLDER) / "trace-ST.parquet"))
+    steps = [
+        (
+            one.step,
+            [assemble([r.steps[i] for r in ranks if r.steps[i].replica == dp]) for dp in (0, 1)],
+        )
+        for i, one in enumerate(ranks[0].steps)
+    ]
+    return slowdowns(steps)
+
+
+def test_the_published_step_times(analysis):
+    right = published("result-ST.json")
+    assert list(map(str, analysis.steps)) == list(right["step_t_nodelay"])
+    for own, step in zip(analysis.without_gaps_s, analysis.steps, strict=True):
+        assert own == pytest.approx(right["step_t_nodelay"][str(step)], rel=1e-4)
+    for own, step in zip(analysis.measured_s, analysis.steps, strict=True):
+        assert own == pytest.approx(right["step_t_base"][str(step)], rel=1e-3)
+    assert analysis.smooth_s == pytest.approx(right["step_t_noblk"]["23"], rel=1e-4)
+
+
+def test_the_published_slowdowns(analysis):
+    right = published("result-ST.json")
+    assert analysis.slowdown == pytest.approx(right["blocking_slowdown"], rel=1e-4)
+    for own, name in ((analysis.by_stage, "stage"), (analysis.by_replica, "dp_rank")):
+        expected = {int(k): v for k, v in right[f"blocking_decompose_by_{name}"].items()}
+        assert own == pytest.approx(expected, rel=1e-4)
+    names = {
+        "forward-compute": "forward",
+        "backward-compute": "backward",
+        "forward-pp-comm": "forward_transfer",
+        "backward-pp-comm": "backward_transfer",
+    }
+    for name, expected in right["blocking_decompose_by_optype"].items():
+        if name != "gc":  # a marker without length
+            own = analysis.by_operation[names.get(name, name)]
+            assert own == pytest.approx(expected, rel=1e-4), name
+
+
+def test_the_published_shares(analysis):
+    assert analysis.last_stage_share == pytest.approx(published("ms-ST.json")["Ms"], rel=1e-3)
+    assert analysis.worst_rank_share == pytest.approx(published("mw-ST.json")["Mw"], rel=1e-3)
+    right = published("ms-ST.json")
+    assert statistics.mean(analysis.without_gaps_s) == pytest.approx(right["tori"], rel=1e-4)
+
+
+@pytest.mark.parametrize("step", [23, 530, 1048])
+def test_the_classes_add_up_on_every_rank(step):
+    trace = read([shared(FOLDER) / "trace-ST.parquet"], step=step)
+    assert [p.ranks for p in trace.pipelines] == [(0, 2, 4, 6), (1, 3, 5, 7)]
+    for pipeline in trace.pipelines:
+        assert pipeline.unknown == ()
+        rows = attribute(pipeline.timeline).ranks
+        for row in rows:
+            assert sum(row[1:7]) == row.total
+        slowest = max(rows, key=lambda row: row.compute)
+        assert slowest.rank == 3  # the last stage has the loss over the vocabulary
+        assert slowest.imbalance_static == min(row.imbalance_static for row in rows) < 0
+
+
+def test_another_table_is_named(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pa.table({"price": [1.0], "stage": [0]}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="price"):
+        read([tmp_path / "t.parquet"])
+
+
+def test_a_cut_off_file_is_named(tmp_path):
+    data = (shared(FOLDER) / "trace-ST.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(data[:50_000])
+    with pytest.raises(InputError, match="not a readable parquet file"):
+        read([tmp_path / "t.parquet"])
