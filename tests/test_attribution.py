@@ -1,15 +1,22 @@
 """The five classes: they add up exactly, and each cause lands in its own class."""
 
 from array import array
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracle.attribution import ladder
+from tests.strategies_costs import cases, lowered, orders
 
+from unbubble.action import JOINED
 from unbubble.attribution import attribute
 from unbubble.costs import Costs, Duration, Edge, StageCosts
+from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.schedule import Schedule
-from unbubble.simulate import Timeline, simulate
+from unbubble.simulate import Deadlock, Timeline, simulate
 
 
 def stage(forward, backward, **more):
@@ -96,3 +103,81 @@ def test_means_that_are_no_whole_ticks_stay_exact(microbatches):
     attribution = attribute(simulate(order, costs, durations=durations))
     assert [row.compute for row in classes(attribution)] == [sum(d) for d in durations]
     assert attribution.ladder.ideal >= Fraction(sum(map(sum, durations)), 3)
+
+
+@given(cases(st.one_of(orders(), lowered(orders()))), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_the_ladder_is_that_of_the_slow_one_and_nothing_remains(case, random):
+    try:
+        simulated = simulate(*case)
+    except Deadlock:
+        return
+    costs = case[1]
+    for timeline in (simulated, disturbed(simulated, random)):
+        attribution = attribute(timeline, costs)
+        expected = ladder(timeline, costs)
+        assert attribution.ladder[1:] == expected[1:]
+        # scaled means without a common denominator that fits are rounded to one that does
+        assert abs(attribution.ladder.ideal - expected[0]) < Fraction(1, 1_000_000)
+        for row in classes(attribution):
+            assert row.total == timeline.finish - timeline.begin
+
+
+def disturbed(timeline, random):
+    """As if measured: every action, and all that follows, takes longer or shorter than planned."""
+    moved = [{"starts": [], "ends": []} for _ in range(timeline.ranks)]
+    for rank, row in enumerate(moved):
+        late = 0
+        codes, starts, ends = (
+            t[rank] for t in (timeline.schedule.codes, timeline.starts, timeline.ends)
+        )
+        times = zip(codes, starts, ends, strict=True)
+        for code, start, end in times:
+            start += late
+            if not code & JOINED:
+                late += random.randrange(4)
+            row["starts"].append(start)
+            row["ends"].append(end + late)
+    ends = [array("q", row["ends"]) for row in moved]
+    return replace(
+        timeline,
+        starts=tuple(array("q", row["starts"]) for row in moved),
+        ends=tuple(ends),
+        begin=timeline.begin - 1,
+        finish=max(map(max, filter(None, ends))) + 2,
+        measured=True,
+    )
+
+
+@given(cases(st.one_of(orders(), lowered(orders()))))
+@settings(max_examples=60, deadline=None)
+def test_a_simulation_without_overhead_is_explained_in_full(case):
+    schedule, costs = case
+    free = lambda d: d and d._replace(overhead=0)  # noqa: E731
+    stages = [
+        replace(
+            stage,
+            forward=free(stage.forward), backward=free(stage.backward),
+            backward_input=free(stage.backward_input), overlapped=free(stage.overlapped),
+            backward_weight=free(stage.backward_weight),
+        )
+        for stage in costs.stages
+    ]  # fmt: skip
+    costs = replace(costs, stages=tuple(stages), action_overhead=0, send_host=0, recv_host=0)
+    try:
+        timeline = simulate(schedule, costs)
+    except Deadlock:
+        return
+    assert attribute(timeline, costs).gains.overhead == 0
+
+
+def test_a_pipeline_without_a_flush_is_looked_at_in_its_steady_state():
+    order = generate("pipedream", 4, 40)
+    costs = Costs.uniform(order.placement, forward=[10, 10, 13, 10], backward=20)
+    attribution = attribute(simulate(order, costs))
+    assert attribution.ladder.measured == attribution.microbatches * 33
+    for row in classes(attribution):
+        assert row.compute == attribution.microbatches * (33 if row.rank == 2 else 30)
+        assert row.bubble == 0
+    with pytest.raises(InputError, match="at least 10"):
+        attribute(simulate(short := generate("pipedream", 4, 9), Costs.uniform(short.placement)))

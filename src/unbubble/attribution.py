@@ -17,20 +17,21 @@ slowest rank: it waits less than in the ideal pipeline. It is reported as it is.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Kind, pack
-from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, pack
+from unbubble.costs import Costs, Duration, StageCosts, Tail
 from unbubble.errors import InputError
-from unbubble.simulate.program import MAX_TOTAL_TICKS
-from unbubble.simulate.simulation import simulate
+from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
 from unbubble.simulate.timeline import Timeline
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
+_WORK = (*_COMPUTE, Kind.OVERLAP_F_B)
 _COLLECTIVE = (Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.CLIP)
 
 
@@ -73,10 +74,14 @@ class RankClasses(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
-    """The classes of every rank, and the ladder they come from; times in ticks."""
+    """The classes of every rank, and the ladder they come from; times in ticks.
+
+    `microbatches`: how many of them the total is the time of.
+    """
 
     ranks: tuple[RankClasses, ...]
     ladder: Ladder
+    microbatches: int
     unit: str = ""
     ticks_per_unit: int = 1
 
@@ -101,59 +106,170 @@ def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:
 
     The timeline's `communication` and `overhead` arrays are the parts of its actions' times, its
     `transfers` the times on the wire; whatever else its ranks spend between `begin` and `finish`
-    is found by the ladder. `costs` say what a timeline cannot: how transfers share their channels.
+    is found by the ladder. `costs` say what a timeline cannot: whether transfers hold their ranks
+    and how they share channels. Sends and receives themselves are the runtime's overhead.
+
+    A pipeline that never flushes has no step: its classes are those of the steady state, between
+    the ends of two backwards on the first stage, over `microbatches`. Raises InputError where such
+    a timeline is too short to have one.
     """
-    rows = [_parts(timeline, rank) for rank in range(timeline.ranks)]
-    work = [sum(row.compute) for row in rows]
+    window = _Window(timeline)
+    rows = [_parts(timeline, rank, window) for rank in range(timeline.ranks)]
+    _clip_from_latest_start(timeline, rows)
+    work = [sum(row.compute[row.inside]) for row in rows]
     mean = Fraction(sum(work), len(work))
     scale = _scale(rows, timeline)
-    rung = _Rungs(timeline, costs, scale)
-    ideal = rung.makespan([_scaled_means(row, sum(work), len(work), scale) for row in rows])
-    static = rung.makespan([_means(row, scale) for row in rows])
-    jitter = rung.makespan([array("q", (t * scale for t in row.compute)) for row in rows])
-    collectives = _clip_waits(timeline, rows)
-    communication = rung.makespan(
-        [
-            array("q", ((c + x) * scale for c, x in zip(row.compute, extra, strict=True)))
-            for row, extra in zip(rows, collectives, strict=True)
-        ],
-        transfers=True,
-    )
-    total = Fraction(timeline.finish - timeline.begin)
-    ladder = Ladder(ideal, static, jitter, communication, total)
+    ladder = _ladder(timeline, costs, window, rows, scale)
     classes = tuple(
         RankClasses(
             rank=rank,
             compute=Fraction(own),
-            bubble=ideal - mean,
-            imbalance_static=(static - own) - (ideal - mean),
-            imbalance_jitter=jitter - static,
-            communication=communication - jitter,
-            overhead=total - communication,
-            total=total,
-            recompute=Fraction(sum(timeline.recompute[rank]) if timeline.recompute else 0),
-            optimizer=Fraction(sum(row.of_kind(Kind.OPTIMIZER))),
+            bubble=ladder.ideal - mean,
+            imbalance_static=(ladder.static - own) - (ladder.ideal - mean),
+            imbalance_jitter=ladder.jitter - ladder.static,
+            communication=ladder.communication - ladder.jitter,
+            overhead=ladder.measured - ladder.communication,
+            total=ladder.measured,
+            recompute=Fraction(
+                sum(timeline.recompute[rank][row.inside]) if timeline.recompute else 0
+            ),
+            optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
         )
         for rank, (own, row) in enumerate(zip(work, rows, strict=True))
     )
     return Attribution(
-        ranks=classes, ladder=ladder, unit=timeline.unit, ticks_per_unit=timeline.ticks_per_unit
+        ranks=classes,
+        ladder=ladder,
+        microbatches=window.microbatches,
+        unit=timeline.unit,
+        ticks_per_unit=timeline.ticks_per_unit,
     )
+
+
+def _ladder(
+    timeline: Timeline, costs: Costs | None, window: "_Window", rows: Sequence["_Row"], scale: int
+) -> Ladder:
+    schedule = timeline.schedule
+    whole = Program(schedule, _timeless(timeline, costs))
+    bare = whole
+    kept: list[Sequence[int]] = [range(len(codes)) for codes in schedule.codes]
+    if whole.comms:  # the first rungs know of no transfer
+        kept = [
+            [i for i, code in enumerate(codes) if not _is_transfer(code)]
+            for codes in schedule.codes
+        ]
+        order = [
+            array("q", map(codes.__getitem__, i))
+            for codes, i in zip(schedule.codes, kept, strict=True)
+        ]
+        bare = Program(replace(schedule, codes=tuple(order)), whole.costs)
+
+    def rung(durations: Sequence["array[int]"]) -> Fraction:
+        chosen = [
+            array("q", map(row.__getitem__, i)) for row, i in zip(durations, kept, strict=True)
+        ]
+        return Fraction(window.length(bare, bare.times(chosen), kept), scale)
+
+    target = sum(sum(row.compute[row.inside]) for row in rows) * scale // len(rows)
+    ideal = rung([_means(row, scale, target) for row in rows])
+    static = rung([_means(row, scale) for row in rows])
+    jitter = rung([array("q", (t * scale for t in row.compute)) for row in rows])
+    everything = [
+        array("q", ((c + x) * scale for c, x in zip(row.compute, row.communication, strict=True)))
+        for row in rows
+    ]
+    wire = _wire_times(timeline)
+    lags = [
+        array("q", (wire.get(code & ~JOINED, 0) * scale for code in codes))
+        for codes in schedule.codes
+    ]
+    communication = Fraction(window.length(whole, whole.times(everything, lags)), scale)
+    return Ladder(ideal, static, jitter, communication, Fraction(window.measured))
+
+
+def _timeless(timeline: Timeline, costs: Costs | None) -> Costs:
+    """Costs of no time at all, which say how transfers and reductions run."""
+    nothing = StageCosts(forward=Duration(), backward_input=Duration(), backward_weight=Duration())
+    beside = (costs is not None and costs.tail.overlap_reduce) or _reduces_beside(timeline)
+    return Costs(
+        stages=(nothing,) * timeline.schedule.num_stages,
+        tail=Tail(overlap_reduce=beside),
+        overlap=costs is None or costs.overlap,
+        channel="unlimited" if costs is None else costs.channel,
+    )
+
+
+def _reduces_beside(timeline: Timeline) -> bool:
+    """Whether any gradient reduction still runs when its rank's next action starts."""
+    rows = zip(timeline.schedule.codes, timeline.starts, timeline.ends, strict=True)
+    return any(
+        codes[i] & KIND_MASK == Kind.REDUCE_GRAD and ends[i] > starts[i + 1]
+        for codes, starts, ends in rows
+        for i in range(len(codes) - 1)
+    )
+
+
+class _Window:
+    """What part of a timeline is looked at: all of it, or a steady state of its middle."""
+
+    def __init__(self, timeline: Timeline):
+        schedule = timeline.schedule
+        self.flush = schedule.flush
+        self.home = schedule.placement.rank_of[0]
+        self.microbatches = schedule.microbatches
+        self.measured = timeline.finish - timeline.begin
+        self.inside = [slice(0, len(codes)) for codes in schedule.codes]
+        if schedule.flush:
+            return
+        ranks = schedule.ranks
+        first, last = max(ranks, schedule.microbatches // 4), schedule.microbatches - 1 - ranks
+        if last <= first:
+            raise InputError(
+                f"{schedule.microbatches} microbatches on {ranks} ranks never reach a steady "
+                f"state; a pipeline without a flush needs at least {2 * ranks + 2}"
+            )
+        self.microbatches = last - first
+        for rank, codes in enumerate(schedule.codes):
+            done = {code >> MICROBATCH_SHIFT: i for i, code in enumerate(codes) if _ends(code)}
+            if not {first + 1, last + 1} <= done.keys():
+                raise InputError(f"rank {rank} runs no backward of microbatch {first} or {last}")
+            self.inside[rank] = slice(done[first + 1] + 1, done[last + 1] + 1)
+        here, ends = self.inside[self.home], timeline.ends[self.home]
+        self.measured = ends[here.stop - 1] - ends[here.start - 1]
+
+    def length(
+        self,
+        program: Program,
+        times: tuple["array[int]", "array[int]"],
+        kept: Sequence[Sequence[int]] | None = None,
+    ) -> int:
+        """How long the same part takes with other times; `kept`: the codes that the program has."""
+        ends = program.run(*times)
+        if self.flush:
+            return max(ends[stop - 1] for stop in program.lane_start[1:] if stop)
+        here, first = self.inside[self.home], program.rank_start[self.home]
+        bounds = here.start - 1, here.stop - 1
+        if kept is not None:
+            bounds = bisect(kept[self.home], bounds[0]) - 1, bisect(kept[self.home], bounds[1]) - 1
+        return ends[first + bounds[1]] - ends[first + bounds[0]]
 
 
 class _Row(NamedTuple):
     """One rank's actions: kind (a pair counts as OVERLAP_F_B at its second code), compute ticks,
-    and ticks of communication inside."""
+    and ticks of communication inside; and the part that is looked at."""
 
     kinds: list[int]
     compute: list[int]
     communication: list[int]
+    inside: slice
 
-    def of_kind(self, kind: int) -> Iterable[int]:
-        return (t for k, t in zip(self.kinds, self.compute, strict=True) if k == kind)
+    def of_kind(self, kind: int) -> int:
+        """Compute ticks of a kind inside the window."""
+        rows = zip(self.kinds[self.inside], self.compute[self.inside], strict=True)
+        return sum(time for k, time in rows if k == kind)
 
 
-def _parts(timeline: Timeline, rank: int) -> _Row:
+def _parts(timeline: Timeline, rank: int, window: _Window) -> _Row:
     codes = timeline.schedule.codes[rank]
     zeros = array("q", bytes(8 * len(codes)))
     inside = timeline.communication[rank] if timeline.communication else zeros
@@ -175,95 +291,79 @@ def _parts(timeline: Timeline, rank: int) -> _Row:
         compute.append(own)
         communication.append(other)
         joined = bool(code & JOINED)
-    return _Row(kinds, compute, communication)
+    return _Row(kinds, compute, communication, window.inside[rank])
 
 
-def _clip_waits(timeline: Timeline, rows: Sequence[_Row]) -> list[list[int]]:
-    """Each action's communication; clipping is a barrier and counts from its latest start."""
+def _clip_from_latest_start(timeline: Timeline, rows: Sequence[_Row]) -> None:
+    """Clipping is a barrier: waiting for the latest rank is no communication."""
     places = [[i for i, kind in enumerate(row.kinds) if kind == Kind.CLIP] for row in rows]
-    result = [list(row.communication) for row in rows]
     for group in range(max(map(len, places))):
         here = [(rank, p[group]) for rank, p in enumerate(places) if group < len(p)]
         latest = max(timeline.starts[rank][i] for rank, i in here)
         for rank, i in here:
-            result[rank][i] -= latest - timeline.starts[rank][i]
-    return result
+            rows[rank].communication[i] -= latest - timeline.starts[rank][i]
 
 
 def _scale(rows: Sequence[_Row], timeline: Timeline) -> int:
-    """The common denominator: every mean and the mean work are whole on it where it fits.
+    """The common denominator on which every duration of every rung is a whole number.
 
-    Beyond what the simulator can add up, means are rounded to the finest denominator that fits.
+    Where that is beyond what the simulator can add up, the ideal rung's durations, else all means,
+    are rounded to the finest denominator that fits, each rank's work staying exact.
     """
-    counts = [row.kinds.count(kind) for row in rows for kind in {*row.kinds} if kind >= 0]
-    wanted = len(rows) * lcm(*counts)
+    ranks, everything = len(rows), sum(sum(row.compute[row.inside]) for row in rows)
+    means, scaled = 1, 1
+    for row in rows:
+        own = sum(row.compute[row.inside])
+        kinds = [kind for kind in row.kinds[row.inside] if kind in _WORK]
+        for kind in {*kinds}:
+            mean = Fraction(row.of_kind(kind), kinds.count(kind))
+            share = mean / own if own else Fraction(1, len(kinds))
+            means = lcm(means, mean.denominator)
+            scaled = lcm(scaled, (share * everything / ranks).denominator)
     longest = sum(map(sum, timeline.ends)) - sum(map(sum, timeline.starts))
     longest += sum(t.end - t.start for t in timeline.transfers)
     room = (MAX_TOTAL_TICKS - 1) // (4 * max(longest, 1))
-    if room < len(rows):
+    if room < ranks:
         raise InputError("the times are too long to add up exactly; use a coarser unit")
-    return wanted if wanted <= room else room - room % len(rows)
+    for step in (lcm(ranks, means, scaled), lcm(ranks, means), ranks):
+        if step <= room:
+            break
+    exact = step % scaled == 0
+    return step if exact else room - room % step
 
 
-def _means(row: _Row, scale: int) -> "array[int]":
-    """Every action at its kind's mean, in scaled ticks."""
-    totals = {kind: sum(row.of_kind(kind)) * scale for kind in {*row.kinds}}
-    return _spread(row.kinds, totals)
+def _means(row: _Row, scale: int, target: int | None = None) -> "array[int]":
+    """Every action at its kind's mean, in scaled ticks.
 
-
-def _scaled_means(row: _Row, all_work: int, ranks: int, scale: int) -> "array[int]":
-    """The same, scaled so that the rank's work is the mean over ranks exactly."""
-    own = sum(row.compute)
-    target = all_work * scale // ranks
-    totals, done, given = {}, 0, 0
-    for kind in sorted({*row.kinds}):
-        share = sum(row.of_kind(kind))
-        if own == 0 and kind in (*_COMPUTE, Kind.OVERLAP_F_B):  # idle ranks take an even share
-            share = row.kinds.count(kind)
-        done += share
-        totals[kind] = share
-    whole, done = max(done, 1), 0
-    for kind, share in totals.items():
-        done += share
-        totals[kind] = done * target // whole - given
-        given += totals[kind]
-    return _spread(row.kinds, totals)
-
-
-def _spread(kinds: Sequence[int], totals: dict[int, int]) -> "array[int]":
-    """Each kind's total shared out evenly over its actions, to the last tick."""
-    left = {kind: kinds.count(kind) for kind in totals}
-    rest = dict(totals)
-    result = array("q")
-    for kind in kinds:
-        share = rest[kind] // left[kind]
-        rest[kind] -= share
-        left[kind] -= 1
-        result.append(share)
-    return result
-
-
-class _Rungs:
-    """Simulates the timeline's order with other durations, in ticks / `scale`."""
-
-    def __init__(self, timeline: Timeline, costs: Costs | None, scale: int):
-        nothing = StageCosts(
-            forward=Duration(), backward_input=Duration(), backward_weight=Duration()
-        )
-        self.costs = Costs(stages=(nothing,) * timeline.schedule.num_stages)
-        self.schedule = timeline.schedule
-        self.scale = scale
-        wire = _wire_times(timeline)
-        self.lags = [
-            array("q", (wire.get(code & ~JOINED, 0) * scale for code in codes))
-            for codes in self.schedule.codes
-        ]
-        self.no_lags = [array("q", bytes(8 * len(codes))) for codes in self.schedule.codes]
-
-    def makespan(self, durations: Sequence["array[int]"], *, transfers: bool = False) -> Fraction:
-        lags = self.lags if transfers else self.no_lags
-        found = simulate(self.schedule, self.costs, durations=durations, lags=lags)
-        return Fraction(found.finish - found.begin, self.scale)
+    With a `target` the means are scaled so that the rank's work inside the window is just that.
+    """
+    kinds = row.kinds[row.inside]
+    counts = {kind: kinds.count(kind) for kind in sorted({*row.kinds})}
+    totals = {kind: row.of_kind(kind) for kind in counts}
+    if target is None:
+        totals = {kind: total * scale for kind, total in totals.items()}
+    else:
+        whole = sum(totals.values())
+        if whole == 0:  # a rank that computes nothing gets an even share of the ideal
+            totals = {kind: n if kind in _WORK else 0 for kind, n in counts.items()}
+            whole = max(sum(totals.values()), 1)
+        done = given = 0
+        for kind, total in totals.items():
+            done += total
+            totals[kind] = done * target // whole - given
+            given += totals[kind]
+    # inside the window each kind's total is shared out to the last tick
+    left, rest = dict(counts), dict(totals)
+    times = array("q")
+    for i, kind in enumerate(row.kinds):
+        if row.inside.start <= i < row.inside.stop:
+            share = rest[kind] // left[kind]
+            rest[kind] -= share
+            left[kind] -= 1
+        else:
+            share = totals[kind] // max(counts[kind], 1)
+        times.append(share)
+    return times
 
 
 def _wire_times(timeline: Timeline) -> dict[int, int]:
@@ -276,3 +376,12 @@ def _wire_times(timeline: Timeline) -> dict[int, int]:
             consumer = pack(kind, send.stage + (1 if up else -1), send.microbatch)
             times[consumer] = transfer.end - transfer.start
     return times
+
+
+def _is_transfer(code: int) -> bool:
+    return Kind.SEND_F <= code & KIND_MASK <= Kind.RECV_B
+
+
+def _ends(code: int) -> bool:
+    """Whether a code ends a microbatch's backward on its rank."""
+    return code & KIND_MASK in (Kind.B, Kind.I)

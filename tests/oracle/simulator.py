@@ -13,17 +13,19 @@ class StuckError(Exception):
     """Some jobs wait for ever: the (rank, number of the action) at which ranks are stuck."""
 
 
-def simulate(schedule, costs):
+def simulate(schedule, costs, times=None, wires=None):
     """`{(rank, number): (start, end)}` of all actions, and `{send: (start, end)}` of transfers.
 
-    Actions are counted with an overlapped pair as one; times are Fractions.
+    Actions are counted with an overlapped pair as one; times are Fractions. `times` by rank and
+    number and `wires` by send replace what the costs say.
     """
-    return _Simulator(schedule, costs).run()
+    return _Simulator(schedule, costs, times, wires).run()
 
 
 class _Simulator:
-    def __init__(self, schedule, costs):
+    def __init__(self, schedule, costs, times, wires):
         self.costs = costs
+        self.times, self.wires = times, wires
         self.place = schedule.placement
         self.rows = [list(schedule.actions(rank)) for rank in range(schedule.ranks)]
         self.comms = schedule.with_comms
@@ -79,7 +81,7 @@ class _Simulator:
         if None in moments:
             return False
         start = max(moments, default=Fraction(0))
-        time = self._time(action, rank)
+        time = self._time(action, rank) if self.times is None else self.times[key]
         if Kind.SEND_F <= action.kind <= Kind.RECV_B:
             self.posted[key] = start + time
             if not self.costs.overlap:
@@ -119,7 +121,7 @@ class _Simulator:
             return self.arrival.get((send, source, microbatch), (None, None))[1]
         if there is None:
             return None
-        wire = self._wire(send, source)
+        wire = self._wire(send, source, microbatch)
         self.arrival[send, source, microbatch] = there, there + wire
         return there + wire
 
@@ -150,7 +152,7 @@ class _Simulator:
         if None in moments:
             return False
         start = max(moments)
-        self.arrival[me] = start, start + self._wire(kind, stage)
+        self.arrival[me] = start, start + self._wire(kind, stage, microbatch)
         return True
 
     def _transfer_of(self, action):
@@ -166,7 +168,9 @@ class _Simulator:
         other = stage + 1 if kind is Kind.SEND_F else stage - 1
         return self.place.rank_of[stage], self.place.rank_of[other]
 
-    def _wire(self, kind, stage):
+    def _wire(self, kind, stage, microbatch):
+        if self.wires is not None:
+            return self.wires.get((kind, stage, microbatch), Fraction(0))
         other = stage + 1 if kind is Kind.SEND_F else stage - 1
         ranks = self.place.rank_of[stage], self.place.rank_of[other]
         edge = self.costs.edges.get(ranks, self.costs.edge)

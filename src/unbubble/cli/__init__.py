@@ -10,7 +10,6 @@ from importlib import import_module
 
 import click
 
-from unbubble import __version__
 from unbubble.errors import UnbubbleError
 
 COMMANDS = {
@@ -42,7 +41,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__)
+@click.version_option(package_name="unbubble")
 def cli() -> None:
     """Plan, run and explain pipeline-parallel training."""
 
