@@ -4,6 +4,7 @@ import json
 import re
 from array import array
 from base64 import b64decode
+from dataclasses import replace
 from html.parser import HTMLParser
 from zlib import decompress
 
@@ -12,12 +13,14 @@ from tests.report.timelines import HOSTILE, as_measured, every_kind, gpipe, virt
 
 from unbubble.action import Kind
 from unbubble.attribution import attribute
+from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.report import write
-from unbubble.report.charts import CLASSES, Curve, curves
-from unbubble.report.html import Gradients, Memory, html
+from unbubble.report.charts import CLASSES, curves
+from unbubble.report.html import Gradients, html
 from unbubble.report.scale import Scale, shown
 from unbubble.report.viewer import CAUSE, LOWER, TRANSFER, UPPER, viewer_data
+from unbubble.simulate.memory import Curve
 
 VOID = {"meta", "link", "br"}
 
@@ -60,7 +63,6 @@ def full_page(name="1f1b"):
         title=name,
         facts=[(name, name)],
         gradients=[Gradients(name, 1e-7, 1e-5, 3), Gradients("bad", float("nan"), 1e-5)],
-        memory=Memory([Curve(0, [0, 5, 9], [0, 3 << 30, 1 << 30], limit=4 << 30)]),
         warnings=[name],
     )
 
@@ -202,9 +204,22 @@ def test_class_bars_fill_exactly_the_step():
 
 
 def test_curves_of_memory_are_steps_with_their_peak():
-    text = curves([Curve(0, [0, 50, 50, 100], [1024, 4096, 2048, 0])], 100, "bytes")
-    assert 'd="M0 100H0V75H500V0V50H1000V100H1000"' in text
-    assert "peak 4 KiB" in text
+    timeline = gpipe(1, 1, forward=40, backward=60)
+    curve = Curve(array("q", [0, 40, 100]), [5 << 10, 4 << 10, 1 << 10], 1, 1 << 10)
+    text = curves([(timeline, [curve])], "bytes", 10 << 10)
+    assert 'd="M0 90H0V50H400V60H1000V90H1000"' in text
+    assert 'class="limit" d="M0 0.00H1000"' in text
+    assert "peak 5 KiB" in text
+
+
+def test_memory_is_in_bytes_where_the_costs_have_them():
+    timeline = gpipe(2, 3)
+    costs = Costs.uniform(timeline.schedule.placement, backward=2)
+    assert "microbatches of a whole rank" in html(timeline, costs=costs)
+    rows = tuple(replace(row, held_until_input_bytes=2 << 30) for row in costs.stages)
+    page = html(timeline, costs=replace(costs, stages=rows), memory_limit_bytes=8 << 30)
+    assert "peak 6 GiB" in page
+    assert page.count('class="limit"') == 2
 
 
 @pytest.mark.parametrize(

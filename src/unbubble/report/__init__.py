@@ -13,7 +13,7 @@ from unbubble.simulate import Timeline
 if TYPE_CHECKING:
     from unbubble.attribution import Attribution
     from unbubble.costs import Costs
-    from unbubble.report.html import Gradients, Memory
+    from unbubble.report.html import Gradients
 
 __all__ = ["write"]
 
@@ -25,7 +25,7 @@ class About(TypedDict, total=False):
     facts: Sequence[tuple[str, str]]
     attributions: "Sequence[Attribution] | None"
     costs: "Costs | None"
-    memory: "Memory | None"
+    memory_limit_bytes: int | None
     gradients: "Sequence[Gradients]"
     warnings: Sequence[str]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from unbubble.action import Kind
 from unbubble.attribution import Attribution, RankClasses
@@ -11,6 +10,7 @@ from unbubble.report.language import both, clean
 from unbubble.report.rows import kinds, shown_ranks
 from unbubble.report.scale import Scale, shown
 from unbubble.simulate import Timeline
+from unbubble.simulate.memory import Curve
 
 MAX_BARS = 32
 MAX_CURVES = 32
@@ -32,19 +32,6 @@ _KINDS = {
     Kind.I: ("backward_input", "反向：输入梯度"),
     Kind.W: ("backward_weight", "反向：权重梯度"),
 }
-
-
-class Curve(NamedTuple):
-    """A value over a rank's step: from `ticks[i]` on it is `values[i]`; `limit` is drawn as well.
-
-    `dashed` is a second curve of the same rank (the measured beside the predicted one).
-    """
-
-    rank: int
-    ticks: Sequence[int]
-    values: Sequence[float]
-    limit: float | None = None
-    dashed: "Curve | None" = None
 
 
 def class_bars(attributions: Sequence[tuple[str, str, Attribution]]) -> str:
@@ -153,45 +140,47 @@ def _time_and_share(value: Fraction, total: Fraction, scale: Scale) -> str:
     return f"<td>{scale.text(value)}<br><small>{share:.1%}</small></td>"
 
 
-def curves(rows: Sequence[Curve], length: int, unit: str) -> str:
-    """Small step curves, one a rank, all on the same axes; `length` in ticks."""
-    picked = [rows[i] for i in shown_ranks(len(rows), MAX_CURVES)]
-    both_curves = [c for row in rows for c in (row, row.dashed) if c is not None]
-    top = max((max(c.values, default=0) for c in both_curves), default=0) or 1
-    top = max([top, *(c.limit for c in rows if c.limit)])
-    return f'<div class="curves">{"".join(_curve(c, length, top, unit) for c in picked)}</div>'
+def curves(
+    timelines: Sequence[tuple[Timeline, Sequence[Curve]]], unit: str, limit: float | None = None
+) -> str:
+    """Small step curves, one picture a rank, all on the same axes; a second timeline is dashed."""
+    length = max(t.in_unit(t.finish - t.begin) for t, _ in timelines) or 1.0
+    top = float(max(curve.peak for _, row in timelines for curve in row)) or 1.0
+    top = max(top, limit or 0.0)
+    figures = []
+    for rank in shown_ranks(timelines[0][0].ranks, MAX_CURVES):
+        parts, peaks = [], []
+        for number, (timeline, row) in enumerate(timelines):
+            line = _path(row[rank], timeline, length, top)
+            if number == 0:
+                parts.append(f'<path class="area" d="{line}V100H0Z"/><path d="{line}"/>')
+            else:
+                parts.append(f'<path class="second" d="{line}"/>')
+            peaks.append(amount(float(row[rank].peak), unit))
+        if limit:
+            parts.append(f'<path class="limit" d="M0 {100 - 100 * limit / top:.2f}H1000"/>')
+        peak = " · ".join(dict.fromkeys(peaks))
+        figures.append(
+            f'<figure><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
+            f'aria-label="rank {rank}: {peak}">{"".join(parts)}</svg>'
+            f"<figcaption>rank {rank}: {both(f'peak {peak}', f'峰值 {peak}')}</figcaption></figure>"
+        )
+    return f'<div class="curves">{"".join(figures)}</div>'
 
 
-def _curve(curve: Curve, length: int, top: float, unit: str) -> str:
-    line = _path(curve, length, top)
-    parts = [f'<path class="area" d="{line}V100H0Z"/>', f'<path d="{line}"/>']
-    peak = amount(max(curve.values, default=0), unit)
-    if curve.dashed is not None:
-        parts.append(f'<path class="second" d="{_path(curve.dashed, length, top)}"/>')
-        peak += f" · {amount(max(curve.dashed.values, default=0), unit)}"
-    if curve.limit:
-        y = 100 - 100 * curve.limit / top
-        parts.append(f'<path class="limit" d="M0 {y:.2f}H1000"/>')
-    return (
-        f'<figure><svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="rank {curve.rank}: {peak}">{"".join(parts)}</svg>'
-        f"<figcaption>rank {curve.rank}: {both(f'peak {peak}', f'峰值 {peak}')}"
-        "</figcaption></figure>"
-    )
-
-
-def _path(curve: Curve, length: int, top: float) -> str:
+def _path(curve: Curve, timeline: Timeline, length: float, top: float) -> str:
     """A step path over 1000 × 100; changes within a thousandth of the width show their highest."""
     columns: dict[int, tuple[float, float]] = {}
     for tick, value in zip(curve.ticks, curve.values, strict=True):
-        x = round(1000 * tick / max(length, 1))
-        columns[x] = (max(columns.get(x, (0.0, 0.0))[0], value), value)
-    steps = []
+        x = round(1000 * timeline.in_unit(tick - timeline.begin) / length)
+        held = 100 * value / curve.scale / top
+        columns[x] = (max(columns.get(x, (0.0, 0.0))[0], held), held)
+    steps = [f"M0 {100 - 100 * curve.base / curve.scale / top:.4g}"]
     for x, (highest, last) in columns.items():
-        steps.append(f"H{x}V{100 - 100 * highest / top:.4g}")
+        steps.append(f"H{x}V{100 - highest:.4g}")
         if last != highest:
-            steps.append(f"V{100 - 100 * last / top:.4g}")
-    return f"M0 100{''.join(steps)}H1000"
+            steps.append(f"V{100 - last:.4g}")
+    return f"{''.join(steps)}H1000"
 
 
 def amount(value: float, unit: str) -> str:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from unbubble import __version__
 from unbubble.attribution import Attribution, attribute
 from unbubble.costs import Costs
-from unbubble.report.charts import Curve, class_bars, class_key, class_table, curves, kind_key
+from unbubble.report.charts import class_bars, class_key, class_table, curves, kind_key
 from unbubble.report.language import both, clean
-from unbubble.report.rows import window
 from unbubble.report.scale import Scale, scale_for, shown
 from unbubble.report.svg import svg
 from unbubble.report.viewer import viewer_data
 from unbubble.simulate import Timeline
+from unbubble.simulate.memory import activations, memory
 
 
 class Gradients(NamedTuple):
@@ -34,13 +34,6 @@ class Gradients(NamedTuple):
     @property
     def equal(self) -> bool:
         return self.largest_difference <= self.tolerance
-
-
-class Memory(NamedTuple):
-    """One curve a rank in `unit` ("bytes", or a word such as "microbatches")."""
-
-    curves: Sequence[Curve]
-    unit: str = "bytes"
 
 
 class Shown(NamedTuple):
@@ -61,15 +54,16 @@ def html(
     facts: Sequence[tuple[str, str]] = (),
     attributions: Sequence[Attribution] | None = None,
     costs: Costs | None = None,
-    memory: Memory | None = None,
+    memory_limit_bytes: int | None = None,
     gradients: Sequence[Gradients] = (),
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a timeline, or of a prediction (`timeline`) above its measurement.
 
     `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
-    timeline, are made here unless given, from what `costs` say of the channels. Raises InputError
-    where two timelines differ in unit.
+    timeline, are made here unless given. `costs` say how transfers share channels and how many
+    bytes a stage holds; without those, memory is counted in microbatches. Raises InputError where
+    two timelines differ in unit.
     """
     pictured = [timeline] if measured is None else [timeline, measured]
     longest = max(t.in_unit(t.makespan) for t in pictured)
@@ -88,7 +82,7 @@ def html(
         _timelines(page),
         _classes(page),
         _gains(page[-1]),
-        _memory(memory, timeline),
+        _memory(page, costs, memory_limit_bytes),
         _gradients(gradients),
         _numbers(page),
         _facts(timeline, facts),
@@ -245,18 +239,30 @@ def _gains(last: Shown) -> str:
     )
 
 
-def _memory(memory: Memory | None, timeline: Timeline) -> str:
-    if memory is None or not memory.curves:
-        return ""
-    begin, end = window(timeline)
+def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None) -> str:
+    in_bytes = costs is not None and any(
+        row.held_until_input_bytes or row.held_until_weight_bytes for row in costs.stages
+    )
+    if in_bytes:
+        assert costs is not None
+        drawn = curves(
+            [(s.timeline, memory(s.timeline, costs)) for s in page], "bytes", limit_bytes
+        )
+        words = ("Weights and activations in bytes, as the costs give them",
+                 "权重与激活（字节），按成本文件计算")  # fmt: skip
+    else:
+        drawn = curves([(s.timeline, activations(s.timeline, costs)) for s in page], "")
+        words = ("Activations, in microbatches of a whole rank",
+                 "激活，以整个 rank 的微批次数计")  # fmt: skip
+    dashed = ("; dashed: measured", "；虚线：实测") if len(page) == 2 else ("", "")
     return _section(
         "Memory over the step",
         "步骤中的显存",
         _note(
-            "What the rank holds at each moment, on the same axes for all ranks.",
-            "每个时刻 rank 上保存的量，所有 rank 使用相同的坐标。",
+            f"{words[0]}{dashed[0]}. All ranks on the same axes.",
+            f"{words[1]}{dashed[1]}。所有 rank 使用相同的坐标。",
         ),
-        curves(memory.curves, end - begin, memory.unit),
+        drawn,
     )
 
 

@@ -1,0 +1,102 @@
+"""Memory: what every rank holds over the step, in bytes or in microbatches of a whole rank.
+
+Activations are held from the start of F: one part to the end of I, the other to the end of W; with
+a full backward both to the end of B. A measured timeline has curves as well as a simulated one.
+"""
+
+from array import array
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.costs import Costs
+from unbubble.simulate.timeline import Timeline
+
+
+class Curve(NamedTuple):
+    """From `ticks[i]` to the next a rank holds `values[i]` / `scale`; before the first its base."""
+
+    ticks: "array[int]"
+    values: list[int]
+    scale: int = 1
+    base: int = 0
+
+    @property
+    def peak(self) -> Fraction:
+        return Fraction(max(self.values, default=self.base), self.scale)
+
+
+def activations(timeline: Timeline, costs: Costs | None = None) -> tuple[Curve, ...]:
+    """Activations of every rank in microbatches of a whole rank (1/p of the layers).
+
+    Each of a rank's v stages counts 1/v. The part that goes with I is half, or what the bytes of
+    `costs` say.
+    """
+    placement = timeline.schedule.placement
+    shares = [_first_share(costs, s % placement.num_stages) for s in range(len(placement.rank_of))]
+    curves = []
+    for rank in range(timeline.ranks):
+        stages = placement.stages_of(rank)
+        whole = Fraction(1, len(stages) // placement.copies or 1)
+        scale = lcm(*((whole * shares[s]).denominator for s in stages), whole.denominator)
+        parts = {
+            s: (int(whole * shares[s] * scale), int(whole * (1 - shares[s]) * scale))
+            for s in stages
+        }
+        ticks, values = _held(timeline, rank, parts, 0)
+        curves.append(Curve(ticks, values, scale))
+    return tuple(curves)
+
+
+def memory(timeline: Timeline, costs: Costs) -> tuple[Curve, ...]:
+    """Weights and activations of every rank in bytes, as the costs give them."""
+    placement = timeline.schedule.placement
+    curves = []
+    for rank in range(timeline.ranks):
+        rows = {s: costs.stages[s % costs.num_stages] for s in placement.stages_of(rank)}
+        base = sum(row.weight_bytes for row in rows.values())
+        parts = {
+            s: (row.held_until_input_bytes, row.held_until_weight_bytes) for s, row in rows.items()
+        }
+        curves.append(Curve(*_held(timeline, rank, parts, base), 1, base))
+    return tuple(curves)
+
+
+def _first_share(costs: Costs | None, stage: int) -> Fraction:
+    """The share of a stage's activations that goes with the input gradient: half if not given."""
+    if costs is None:
+        return Fraction(1, 2)
+    row = costs.stages[stage]
+    total = row.held_until_input_bytes + row.held_until_weight_bytes
+    return Fraction(row.held_until_input_bytes, total) if total else Fraction(1, 2)
+
+
+def _held(
+    timeline: Timeline, rank: int, parts: dict[int, tuple[int, int]], base: int
+) -> tuple["array[int]", list[int]]:
+    """The changes of one rank, from each stage's two parts."""
+    changes: list[tuple[int, int]] = []
+    rows = (timeline.schedule.codes[rank], timeline.starts[rank], timeline.ends[rank])
+    for code, start, end in zip(*rows, strict=True):
+        kind = code & KIND_MASK
+        if kind > Kind.W:
+            continue
+        first, second = parts[code >> STAGE_SHIFT & STAGE_MASK]
+        if kind == Kind.F:
+            changes.append((start, first + second))
+        elif kind == Kind.B:
+            changes.append((end, -first - second))
+        else:
+            changes.append((end, -first if kind == Kind.I else -second))
+    changes.sort()  # at one moment what ends goes before what begins
+    ticks, values = array("q"), list[int]()
+    now = base
+    for tick, change in changes:
+        now += change
+        if ticks and ticks[-1] == tick:
+            values[-1] = now
+        else:
+            ticks.append(tick)
+            values.append(now)
+    return ticks, values
