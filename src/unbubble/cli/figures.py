@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import Costs
 from unbubble.formulas import imbalance_factor, utilization_first_order
 from unbubble.simulate import Timeline
+from unbubble.simulate.memory import activations
 from unbubble.simulate.waits import waits
 
 
@@ -35,7 +35,7 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
         "utilization_first_order": utilization_first_order(
             loads, schedule.microbatches, virtual // schedule.placement.copies
         ),
-        "peak_activations": peak_activations(timeline, costs),
+        "peak_activations": [curve.peak for curve in activations(timeline, costs)],
         "unit": timeline.unit,
     }
 
@@ -43,40 +43,6 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
 def rank_loads(timeline: Timeline) -> list[Fraction]:
     """The work of one microbatch on every rank, in ticks."""
     return [Fraction(work, timeline.schedule.microbatches) for work in timeline.work]
-
-
-def peak_activations(timeline: Timeline, costs: Costs) -> list[Fraction]:
-    """The most activations that each rank holds at once, in microbatches of a whole rank."""
-    schedule = timeline.schedule
-    placement, peaks = schedule.placement, []
-    for rank, codes in enumerate(schedule.codes):
-        stages = len(placement.stages_of(rank)) // placement.copies or 1
-        held = most = Fraction(0)
-        released = Fraction(0)
-        for code in codes:
-            stage = (code >> STAGE_SHIFT & STAGE_MASK) % schedule.num_stages
-            first = Fraction(_first_part(costs, stage), stages)
-            kind = code & KIND_MASK
-            if kind == Kind.F:
-                held += Fraction(1, stages)
-                most = max(most, held)
-            elif kind == Kind.B:
-                released += Fraction(1, stages)
-            elif kind == Kind.I:
-                released += first
-            elif kind == Kind.W:
-                released += Fraction(1, stages) - first
-            if not code & JOINED:
-                held, released = held - released, Fraction(0)
-        peaks.append(most)
-    return peaks
-
-
-def _first_part(costs: Costs, stage: int) -> Fraction:
-    """The share of a stage's activations that goes with the input gradient: half if not given."""
-    row = costs.stages[stage]
-    total = row.held_until_input_bytes + row.held_until_weight_bytes
-    return Fraction(row.held_until_input_bytes, total) if total else Fraction(1, 2)
 
 
 def critical_path(timeline: Timeline) -> list[str]:

@@ -58,6 +58,16 @@ def costs(function: F) -> F:
     )
 
 
+def pictures(function: F) -> F:
+    """--svg, --chrome and --html: the timeline as files (`write_pictures`)."""
+    return _add(
+        function,
+        click.option("--svg", metavar="FILE", help="Write the timeline as a picture."),
+        click.option("--chrome", metavar="FILE", help="Write it as a trace for ui.perfetto.dev."),
+        click.option("--html", metavar="FILE", help="Write a report as one page."),
+    )
+
+
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

@@ -1,5 +1,6 @@
 """unbubble simulate: what a schedule does with given costs, exactly."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from unbubble.errors import InputError
 @shared.sizes
 @shared.times
 @shared.costs
+@click.option("--draw", is_flag=True, help="Draw the timeline in the terminal.")
+@shared.pictures
 @shared.json
 def command(
     schedule: str | None,
@@ -23,6 +26,10 @@ def command(
     ranks: int | None,
     microbatches: int | None,
     virtual: int | None,
+    draw: bool,
+    svg: str | None,
+    chrome: str | None,
+    html: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -34,16 +41,26 @@ def command(
     from unbubble.cli.figures import critical_path, figures
     from unbubble.simulate import simulate
 
+    if draw and as_json:
+        raise InputError("--draw prints a drawing and --json one object; use one of them")
     costs = shared.CostOptions(options)
     order = _order(schedule, csv_path, ranks, microbatches, virtual)
     stages = costs.of(order)
     timeline = simulate(order, stages.costs)
+    if svg or chrome or html:
+        from unbubble.report import write
+
+        write(timeline, svg=svg, chrome=chrome, html=html, costs=stages.costs)
     answer = figures(timeline, stages.costs)
     if as_json:
         answer["critical_path"] = critical_path(timeline)
         answer["layers_per_stage"] = list(stages.layers_per_stage) or None
         print_json(answer)
         return
+    if draw:
+        from unbubble.report.text import render
+
+        click.echo(render(timeline, color=sys.stdout.isatty()) + "\n")
     unit = answer["unit"]
     click.echo(
         f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "

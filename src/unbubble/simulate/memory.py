@@ -6,7 +6,9 @@ a full backward both to the end of B. A measured timeline has curves as well as 
 
 from array import array
 from fractions import Fraction
+from itertools import accumulate
 from math import lcm
+from operator import itemgetter
 from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
@@ -15,7 +17,10 @@ from unbubble.simulate.timeline import Timeline
 
 
 class Curve(NamedTuple):
-    """From `ticks[i]` to the next a rank holds `values[i]` / `scale`; before the first its base."""
+    """From `ticks[i]` to the next a rank holds `values[i]` / `scale`; before the first its base.
+
+    Ticks ascend; where two are equal, the action of the first took no time.
+    """
 
     ticks: "array[int]"
     values: list[int]
@@ -89,14 +94,6 @@ def _held(
             changes.append((end, -first - second))
         else:
             changes.append((end, -first if kind == Kind.I else -second))
-    changes.sort()  # at one moment what ends goes before what begins
-    ticks, values = array("q"), list[int]()
-    now = base
-    for tick, change in changes:
-        now += change
-        if ticks and ticks[-1] == tick:
-            values[-1] = now
-        else:
-            ticks.append(tick)
-            values.append(now)
-    return ticks, values
+    changes.sort(key=itemgetter(0))  # stable: at one moment in the rank's order
+    held = accumulate((change for _, change in changes), initial=base)
+    return array("q", map(itemgetter(0), changes)), list(held)[1:]
