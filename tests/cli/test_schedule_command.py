@@ -81,7 +81,7 @@ def test_a_deadlock_names_the_blocked_actions(run, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["show", "gpipe"], "-p (ranks) and -m (microbatches) are needed"),
+        (["show", "gpipe"], "-p (ranks) is needed"),
         (["show", "gpipe", "-p", "0", "-m", "2"], "p (ranks) is 0"),
         (["show", "1f2b", "-p", "2", "-m", "2"], "did you mean"),
         (["show", "nothing.csv"], "No such file"),

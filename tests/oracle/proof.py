@@ -187,8 +187,9 @@ def _microbatches(first, pipeline):
     for copy in range(pipeline.copies):
         counts = []
         for stage in range(copy * pipeline.stages, (copy + 1) * pipeline.stages):
-            forwards = [a for a in first if a.stage == stage and a.kind is Kind.F]
-            backwards = [a for a in first if a.stage == stage and a.kind in BACKWARD]
+            mine = [a for a in first if a.stage == stage]
+            forwards = {a.microbatch for a in mine if a.kind is Kind.F}
+            backwards = {a.microbatch for a in mine if a.kind in BACKWARD}
             counts += [n for n in (len(forwards), len(backwards)) if n]
         if counts:
             most = max(counts.count(n) for n in counts)
@@ -197,11 +198,14 @@ def _microbatches(first, pipeline):
     owned = [set() for _ in range(pipeline.copies)]
     for microbatch in range(total):
         uses = [
-            sum(
-                a.microbatch == microbatch
-                and a.kind in (Kind.F, *BACKWARD)
-                and a.stage // pipeline.stages == copy
-                for a in first
+            len(
+                {
+                    (a.stage, a.kind is Kind.F)
+                    for a in first
+                    if a.microbatch == microbatch
+                    and a.kind in (Kind.F, *BACKWARD)
+                    and a.stage // pipeline.stages == copy
+                }
             )
             for copy in range(pipeline.copies)
         ]

@@ -1,12 +1,16 @@
 """`unbubble schedule`: the registry of schedules, their pictures, their files, their proof."""
 
-import json
 import sys
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from unbubble.cli import options as shared
+from unbubble.cli.output import print_json
 from unbubble.errors import InputError
 from unbubble.families import families, generate
 from unbubble.files import read_text, write_text
@@ -14,6 +18,7 @@ from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
 from unbubble.schedule.lowering import RECEIVES, lower
 from unbubble.schedule.pytorch_csv import parse_rows
+from unbubble.schedule.rules import positions
 from unbubble.schedule.whole_stage import for_pytorch
 
 _WHAT = "a schedule as PyTorch's CSV"
@@ -26,29 +31,14 @@ def command() -> None:
     """List, draw, export and prove schedules."""
 
 
-def _parameters(function: Any) -> Any:
-    """SCHEDULE and its -p, -m, -v."""
-    for option in (
-        click.option("-v", "--virtual-stages", "virtual", type=int, help="Stages of a rank."),
-        click.option("-m", "--microbatches", type=int, help="Microbatches of a step."),
-        click.option("-p", "--ranks", type=int, help="Pipeline ranks."),
-        click.argument("schedule", metavar="SCHEDULE"),
-    ):
-        function = option(function)
-    return function
-
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-
-
 @command.command("list")
-@_json
+@shared.json
 def list_(as_json: bool) -> None:
     """The schedules that are known by name."""
     if as_json:
         keys = ("name", "aliases", "summary", "source", "bubble", "memory", "needs")
         rows = [{key: getattr(f, key) for key in keys} for f in families().values()]
-        click.echo(json.dumps({"schedules": rows, "unit": ""}))
+        print_json({"schedules": rows, "unit": ""})
         return
     width = max(map(len, families()))
     for name, family in families().items():
@@ -58,9 +48,12 @@ def list_(as_json: bool) -> None:
 
 
 @command.command()
-@_parameters
+@click.argument("schedule")
+@shared.sizes
+@shared.times
+@shared.costs
 @click.option("--width", type=click.IntRange(min=20), help="Columns of the drawing.")
-@_json
+@shared.json
 def show(
     schedule: str,
     ranks: int | None,
@@ -68,24 +61,26 @@ def show(
     virtual: int | None,
     width: int | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Draw SCHEDULE, a name or a CSV file, at equal times (F = I = W = 1, B = 2)."""
-    from unbubble.costs import Costs
+    """Draw SCHEDULE, a name or a file, at its times or at F = I = W = 1."""
     from unbubble.simulate import simulate
 
+    costs = shared.CostOptions(options)
     order = _schedule(schedule, ranks, microbatches, virtual)
     if as_json:
         rows = [[str(a) for a in order.actions(rank)] for rank in range(order.ranks)]
-        click.echo(json.dumps({**_about(order), "order": rows, "unit": ""}))
+        print_json({**_about(order), "order": rows, "unit": ""})
         return
     from unbubble.report.text import render
 
-    timeline = simulate(order, Costs.uniform(order.placement))
+    timeline = simulate(order, costs.of(order).costs)
     click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
 
 
 @command.command()
-@_parameters
+@click.argument("schedule")
+@shared.sizes
 @click.option("--with-comms", is_flag=True, help="Put the sends and receives in.")
 @click.option(
     "--receive",
@@ -107,7 +102,7 @@ def export(
     plain: bool,
     output: str | None,
 ) -> None:
-    """Write SCHEDULE, a name or a CSV file, as the CSV that PyTorch's runtime loads.
+    """Write SCHEDULE, a name or a file, as the CSV that PyTorch's runtime loads.
 
     Without --with-comms it is loaded with format="compute_only", with it as "compute_comms".
     """
@@ -139,14 +134,14 @@ def export(
     help="A send waits for its receive, waits for nothing, or is posted as one group with the "
     "adjacent transfers of the same peer.",
 )
-@_json
+@shared.json
 def check_(file: str, send: str, as_json: bool) -> int:
     """Prove that the schedule in FILE is complete, consistent and free of deadlock.
 
     Exit status 3 if it is not.
     """
-    rows = parse_rows(read_text(file, _WHAT), Path(file).name)
-    report = check_rows(rows, send)
+    rows, prove = _rows(file)
+    report = prove(send)
     if as_json:
         answer = {
             "file": file,
@@ -157,15 +152,17 @@ def check_(file: str, send: str, as_json: bool) -> int:
             "blocked": [blocked._asdict() for blocked in report.deadlock],
             "unit": "",
         }
-        click.echo(json.dumps(answer))
+        print_json(answer)
     elif report.good:
-        order = Schedule.of_codes(rows)
-        how = f"under {send} sends" if order.with_comms else "(compute only)"
-        click.echo(f"{file}: {_size(order)}: complete, consistent, free of deadlock {how}")
+        actions = sum(1 for row in rows for _ in positions(row))
+        click.echo(
+            f"{file}: {len(rows)} ranks, {actions} actions: complete, consistent, free of "
+            f"deadlock under {send} sends"
+        )
     else:
         click.echo(f"{file}: {_explained(report)}")
         click.echo("\n" + grid(rows, report.faults or report.deadlock))
-        if not report.faults and (free := [s for s in SENDS if check_rows(rows, s)]):
+        if not report.faults and (free := [s for s in SENDS if prove(s)]):
             click.echo(f"\nUnder {_and(free)} sends it is free of deadlock.")
     return 0 if report.good else 3
 
@@ -173,14 +170,35 @@ def check_(file: str, send: str, as_json: bool) -> int:
 def _schedule(
     name: str, ranks: int | None, microbatches: int | None, virtual: int | None
 ) -> Schedule:
-    """The schedule of a family by its name, or of a CSV file by its path."""
-    if Path(name).suffix.lower() == ".csv" or (ranks is None and Path(name).is_file()):
+    """The schedule of a family by its name, or of a CSV or plan file by its path."""
+    path = Path(name)
+    if path.suffix.lower() in (".csv", ".json") or (ranks is None and path.is_file()):
         if (ranks, microbatches, virtual) != (None, None, None):
             raise InputError(f"{name} is a file; -p, -m and -v go with the name of a schedule")
-        return parse_csv(read_text(name, _WHAT), Path(name).name, name=Path(name).stem)
-    if ranks is None or microbatches is None:
-        raise InputError(f"{name}: -p (ranks) and -m (microbatches) are needed, as in -p 4 -m 8")
-    return generate(name, ranks, microbatches, virtual)
+        if path.suffix.lower() == ".json":
+            return _of_plan(name)
+        return parse_csv(read_text(name, _WHAT), path.name, name=path.stem)
+    return generate(
+        name,
+        shared.count(ranks, "p", "ranks"),
+        shared.count(microbatches, "m", "microbatches", 8),
+        virtual,
+    )
+
+
+def _rows(file: str) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:
+    """The rows of a CSV or plan file, and their check for a kind of sends."""
+    if Path(file).suffix.lower() == ".json":
+        schedule = _of_plan(file)
+        return schedule.codes, partial(check, schedule)
+    rows = parse_rows(read_text(file, _WHAT), Path(file).name)
+    return rows, partial(check_rows, rows)
+
+
+def _of_plan(file: str) -> Schedule:
+    from unbubble.plan import load_plan
+
+    return load_plan(file).schedule
 
 
 def _about(order: Schedule) -> dict[str, Any]:

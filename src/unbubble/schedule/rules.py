@@ -127,7 +127,7 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
     for where in wheres:
         for code in where:
             kind = code & KIND_MASK
-            if kind <= I:
+            if kind <= I and not (kind == I and code - I + B in where):
                 stage = code >> STAGE_SHIFT & STAGE_MASK
                 seen[stage, kind == F] += 1
                 if copies > 1:
