@@ -118,6 +118,17 @@ def test_naive_and_chimera_are_as_simulated():
         assert simulated("chimera", p, p).bubble_fraction == chimera_fraction(p, p, Times())
 
 
+@pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
+@pytest.mark.parametrize("parts", [(1, 1, 1), (10, 11, 9), (10, 8, 9), (5, 7, 3)])
+def test_zero_bubble_is_as_simulated(name, parts):
+    times = Times(*map(Fraction, parts))
+    timeline = simulated(name, 4, 12, times=times)
+    idle = bubble_time(name, 4, times)
+    assert timeline.span - max(timeline.work) == idle
+    if name == "zb-h1" and times.backward_weight <= times.backward_input:
+        assert timeline.idle == (idle,) * 4
+
+
 def test_bubble_times_of_the_zero_bubble_schedules():
     times = Times(Fraction(10), Fraction(11), Fraction(9))
     assert bubble_time("zb-h1", 8, times) == 7 * (10 + 11 - 9)

@@ -127,8 +127,9 @@ FORMS: dict[str, Form] = {
     "interleaved-1f1b": _INTERLEAVED,
     "looped-bfs": _INTERLEAVED._replace(source=BREADTH_FIRST),
     "zb-h1": Form(
-        "(p−1)(F+I−W)", "makespan", ZERO_BUBBLE,
+        "(p−1)(F+I−W)", "span", ZERO_BUBBLE,
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight),
+        "equal stages, no communication, m ≥ p; where W ≤ I it is idle in the makespan too",
     ),
     "zb-h2": Form(
         "(p−1)(F+I−2W)", "span", ZERO_BUBBLE,

@@ -42,11 +42,11 @@ def test_both_denominators_are_named(unbubble):
 def test_a_schedules_bubble_time(unbubble):
     line = "bubble -p 8 -m 64 --schedule ZB_H1 --forward 10ms --backward-input 11ms"
     answer = unbubble(f"{line} --backward-weight 9ms --json").json
-    assert (answer["schedule"], answer["unit"], answer["metric"]) == ("zb-h1", "s", "makespan")
+    assert (answer["schedule"], answer["unit"], answer["metric"]) == ("zb-h1", "s", "span")
     assert answer["bubble_time"] == pytest.approx(0.084)
     assert answer["schedule_bubble_fraction"] == pytest.approx(84 / (64 * 30 + 84))
     assert (
-        "zb-h1 idles 0.084 s of the makespan = (p−1)(F+I−W)"
+        "zb-h1 idles 0.084 s of the span = (p−1)(F+I−W)"
         in unbubble(f"{line} --backward-weight 9ms").out
     )
 

@@ -121,6 +121,36 @@ def test_an_unknown_option_names_those_there_are():
         generate("interleaved-1f1b", 4, 4, size=4)
 
 
+def test_a_name_carries_options():
+    chosen = family("Interleaved 1F1B:rule=megatron:group=6")
+    assert chosen.name == "interleaved-1f1b:rule=megatron:group=6"
+    schedule = chosen.generate(4, 6, 2)
+    assert schedule.name == chosen.name
+    assert schedule.codes == generate("interleaved-1f1b", 4, 6, 2, group=6).codes
+    assert chosen.with_options(group=4).preset == (("rule", "megatron"), ("group", 4))
+    with pytest.raises(InputError, match="Megatron's rule"):
+        chosen.with_options(group=4).generate(4, 6, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("1f1b:group=4", "1f1b has no option 'group'"),
+        ("interleaved-1f1b:group", "'group' is not an option"),
+        ("interleaved-1f1b:", "'' is not an option"),
+        ("interleaved-1f1b:group=", "write name:key=value"),
+        ("interleaved-1f1b:group=٣", "group is '٣'"),
+        ("interleaved-1f1b:group=-1", "group is '-1'"),
+        ("interleavd:group=4", "no schedule is called 'interleavd'; did you mean"),
+        (f"interleaved-1f1b:group={'9' * 5000}", "group is '999"),
+    ],
+)
+def test_a_name_carries_nothing_else(name, words):
+    with pytest.raises(InputError) as error:
+        generate(name, 4, 8)
+    assert words in str(error.value)
+
+
 def test_the_nearest_legal_values():
     assert nearest(9, lambda m: m % 4 == 0) == "8 or 12"
     assert nearest(2, lambda m: m >= 8) == "8"

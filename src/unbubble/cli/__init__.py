@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from unbubble import __version__
 from unbubble.errors import UnbubbleError
 
 COMMANDS = {
@@ -41,7 +42,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="unbubble")
+@click.version_option(__version__)
 def cli() -> None:
     """Plan, run and explain pipeline-parallel training."""
 

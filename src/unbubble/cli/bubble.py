@@ -18,6 +18,7 @@ from unbubble.formulas import (
     bubble_time,
     fraction_of_time,
     microbatches_for,
+    most_microbatches,
     next_legal,
 )
 
@@ -26,6 +27,8 @@ from unbubble.formulas import (
 @shared.sizes
 @shared.times
 @click.option("--target", metavar="β", help="Bubble fraction to stay within: 5% or 0.05.")
+@click.option("--speedup", metavar="RATIO",
+              help="How much faster a schedule without bubbles was: 67/55 or 1.2.")  # fmt: skip
 @click.option("--framework", default="any", metavar="NAME", help="Whose rule for m holds.")
 @click.option("--schedule", metavar="NAME", help="Whose bubble time to give, from the times.")
 @shared.json
@@ -34,6 +37,7 @@ def command(
     microbatches: int | None,
     virtual: int | None,
     target: str | None,
+    speedup: str | None,
     framework: str,
     schedule: str | None,
     as_json: bool,
@@ -42,7 +46,8 @@ def command(
     """The bubble of GPipe and 1F1B (v = 1) or interleaved 1F1B (v > 1) by closed form.
 
     Equal stages and no communication are assumed; `unbubble simulate` assumes nothing. With
-    --target, the fewest microbatches that keep within it; -m may then be left out.
+    --target, the fewest microbatches that keep within it; -m may then be left out. With --speedup,
+    how much must have been idle, and the most microbatches that idle so much.
     """
     p = shared.count(ranks, "p", "ranks")
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
@@ -50,7 +55,10 @@ def command(
         None if target is None else microbatches_for(quantity.fraction(target, "--target"), p, v)
     )
     legal = None if wanted is None else next_legal(wanted, p, v, framework)
-    m = shared.count(legal if microbatches is None else microbatches, "m", "microbatches", 8)
+    idle = None if speedup is None else _idle(speedup)
+    most = None if idle is None else most_microbatches(idle, p, v)
+    default = legal if legal is not None else most
+    m = shared.count(default if microbatches is None else microbatches, "m", "microbatches", 8)
     fraction, overhead = bubble_fraction(p, m, v), bubble_overhead(p, m, v)
     rule = RULES[framework].words if framework in RULES else None
     given = shared.given_times(options)
@@ -66,6 +74,8 @@ def command(
         "legal_rule": None if legal is None else rule,
         "unit": given.unit,
     }
+    if speedup is not None:
+        answer |= {"idle_at_least": idle, "microbatches_at_most": most}
     if schedule is not None or given.times:
         answer |= _timed(schedule or ("1f1b" if v == 1 else "interleaved-1f1b"), p, m, v, given)
     if as_json:
@@ -88,6 +98,8 @@ def command(
             + (f", the next legal is {legal}" if legal != wanted else "")
             + f" ({rule})"
         )
+    if idle is not None:
+        click.echo(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
     if "bubble_time" in answer:
         form = FORMS[answer["schedule"]]
         click.echo(
@@ -96,6 +108,16 @@ def command(
             f"{percent(answer['schedule_bubble_fraction'])}, overhead "
             f"{percent(answer['schedule_bubble_overhead'])}; {form.assumes} ({form.source})"
         )
+
+
+def _idle(speedup: str) -> Fraction:
+    """The idle fraction of what a schedule without bubbles is `speedup` times as fast as."""
+    above, _, below = speedup.partition("/")
+    ratio = quantity.number(above, "--speedup")
+    divisor = quantity.number(below, "--speedup") if below else Fraction(1)
+    if divisor <= 0 or ratio / divisor <= 1:
+        raise InputError(f"--speedup: {speedup} is not above 1, as in 67/55 or 1.2")
+    return 1 - divisor / ratio
 
 
 def _timed(schedule: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, Any]:

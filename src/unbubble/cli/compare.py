@@ -8,7 +8,7 @@ from unbubble.cli import options as shared
 from unbubble.cli.output import number, percent, print_json, print_table
 from unbubble.errors import InputError
 
-DEFAULT = "gpipe,1f1b,interleaved-1f1b,interleaved-zb,dualpipe-v"
+DEFAULT = "gpipe,1f1b,interleaved-1f1b,zb-h1,zb-h2,zb-v"
 
 
 @click.command("compare")

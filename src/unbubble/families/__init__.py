@@ -30,12 +30,14 @@ def families() -> dict[str, Family]:
 def family(name: str) -> Family:
     """A family by its name or one of its aliases; case and punctuation are ignored.
 
+    The name may carry options, each behind a colon: `interleaved-1f1b:rule=megatron:group=8`.
     Raises InputError that names the nearest known names.
     """
+    name, *options = name.split(":")
     wanted = _key(name)
     for entry in families().values():
         if wanted in map(_key, (entry.name, *entry.aliases)):
-            return entry
+            return entry.with_options(**dict(map(_option, options))) if options else entry
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), families(), n=3, cutoff=0.4)
@@ -61,6 +63,14 @@ def generate(
     Raises InputError naming the rule and the nearest values that work.
     """
     return family(name).generate(ranks, microbatches, virtual, costs=costs, **options)
+
+
+def _option(text: str) -> tuple[str, Option]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not (key and equals and value):
+        raise InputError(f"{text!r} is not an option of a schedule; write name:key=value")
+    is_number = value.isascii() and value.isdecimal() and len(value) < 19
+    return key, int(value) if is_number else value[:60]
 
 
 def _key(name: str) -> str:

@@ -1,7 +1,7 @@
 """Family: what every schedule family says of itself, and the checks they share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from unbubble.costs import Costs
@@ -44,7 +44,7 @@ class Family:
 
     `broken_rule` is that rule as code, `virtual` are the v it can take (default first; None after
     it: any other of at least 1 as well), `placement(p, v)` where its stages live, `options` the
-    further keywords of `order` and `broken_rule`.
+    further keywords of `order` and `broken_rule`, `preset` those of them that are chosen already.
     """
 
     name: str
@@ -60,6 +60,15 @@ class Family:
     placement: Callable[[int, int], Placement] = lambda ranks, virtual: linear(ranks)
     splits_backward: bool = False
     options: tuple[str, ...] = ()
+    preset: tuple[tuple[str, Option], ...] = ()
+
+    def with_options(self, **options: Option) -> "Family":
+        """The family with these options chosen, which its name then tells: `name:key=value`."""
+        self._check_known(options)
+        chosen = {**dict(self.preset), **options}
+        base = self.name.partition(":")[0]
+        name = ":".join([base, *(f"{key}={value}" for key, value in chosen.items())])
+        return replace(self, name=name, aliases=(), preset=tuple(chosen.items()))
 
     def generate(
         self,
@@ -72,7 +81,9 @@ class Family:
     ) -> Schedule:
         """Check the parameters, then make the order."""
         v = self.check(ranks, microbatches, virtual, **options)
-        return self.order(ranks, microbatches, v, costs=costs, **options)
+        options = {**dict(self.preset), **options}
+        schedule = self.order(ranks, microbatches, v, costs=costs, **options)
+        return replace(schedule, name=self.name) if self.preset else schedule
 
     def check(
         self, ranks: int, microbatches: int, virtual: int | None = None, **options: Option
@@ -89,10 +100,8 @@ class Family:
         if v not in self.virtual and not (None in self.virtual and v >= 1):
             legal = "at least 1" if None in self.virtual else ", ".join(map(str, self.virtual))
             raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
-        unknown = sorted(set(options) - set(self.options))
-        if unknown:
-            known = f"; its options are {', '.join(self.options)}" if self.options else ""
-            raise InputError(f"{self.name} has no option {unknown[0]!r}{known}")
+        self._check_known(options)
+        options = {**dict(self.preset), **options}
         for what, value, most in (
             ("p·v stages", ranks * v, MAX_STAGES),
             ("p·v·m stages × microbatches", ranks * v * microbatches, MAX_CELLS),
@@ -103,6 +112,12 @@ class Family:
             near = self._nearest(ranks, microbatches, v, options)
             raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")
         return v
+
+    def _check_known(self, options: dict[str, Option]) -> None:
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            known = f"; its options are {', '.join(self.options)}" if self.options else ""
+            raise InputError(f"{self.name} has no option {unknown[0]!r}{known}")
 
     def _nearest(
         self, ranks: int, microbatches: int, virtual: int, options: dict[str, Option]

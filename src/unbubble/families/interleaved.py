@@ -12,7 +12,8 @@ second, and so on, and backwards the other way round. Two rules say what g may b
 PyTorch    rounds = max(1, ⌊m/p⌋) equal groups: m must be a multiple of the rounds
 Megatron   g from p to m (p where it is not given), the last group smaller: m mod g is 0 or ≥ p
 
-Where p divides m both give the same order. PyTorch's is the default; a `group` means Megatron's.
+Where p divides m both give the same order. PyTorch's is the default; a `group` means Megatron's, as
+in `interleaved-1f1b:group=8`.
 """
 
 from array import array
@@ -109,7 +110,8 @@ FAMILY = Family(
     bubble="(p−1)/(vm+p−1) where m ≥ p",
     memory="p + (p−1−2r)/v microbatches on rank r where g = p, at most m",
     order=order,
-    needs="PyTorch: m a multiple of max(1, ⌊m/p⌋); Megatron: p ≤ group ≤ m, m mod group 0 or ≥ p",
+    needs="PyTorch's rule: m a multiple of max(1, ⌊m/p⌋); Megatron's (:rule=megatron, :group=g): "
+    "p ≤ g ≤ m, m mod g 0 or ≥ p",
     broken_rule=broken_rule,
     virtual=(2, None),
     placement=looping,

@@ -1,0 +1,68 @@
+"""The command line as a process of its own: exit status, standard error, signals, pipes."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "unbubble"]
+
+
+def call(*args):
+    return subprocess.run([*COMMAND, *args], capture_output=True, text=True, timeout=60)
+
+
+def test_an_answer_and_nothing_else():
+    done = call("bubble", "-p", "8", "-m", "64", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["microbatches"] == 64
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["bubble", "-p", "0", "-m", "8"], "-p (ranks) is 0; it is at least 1"),
+        (["simulate", "--csv", "none.csv"], "none.csv: No such file or directory"),
+        (["partition", "--layers", "3", "-p", "4"], "4 stages need at least 4 layers"),
+        (["bubbel"], "No such command 'bubbel'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_status_2(args, message):
+    done = call(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_and_version():
+    assert call("--version").stdout.startswith("unbubble, version ")
+    out = call("--help").stdout
+    for command in ("bubble", "simulate", "compare", "partition"):
+        assert f"  {command} " in out
+    assert call().returncode == 2
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    args = ["schedule", "show", "gpipe", "-p", "8", "-m", "20000", "--json"]
+    with subprocess.Popen(
+        [*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.read(1)
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert errors == b""
+    assert process.returncode in (0, 1)
+
+
+def test_an_interrupt_ends_with_130():
+    args = ["partition", "--layers", "3000", "-p", "64", "--objective", "makespan"]
+    with subprocess.Popen([*COMMAND, *args], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+    assert process.returncode == 130
+    assert errors.strip() == "unbubble: interrupted"
