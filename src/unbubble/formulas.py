@@ -229,30 +229,37 @@ def utilization_first_order(
 
 
 class Rule(NamedTuple):
-    """Which numbers of microbatches a framework takes: in words, and as a test of m, p, v."""
+    """Which numbers of microbatches a framework takes: in words, and `least`, the smallest legal
+    one from m on, of m, p and v."""
 
     words: str
-    allows: Callable[[int, int, int], bool]
+    least: Callable[[int, int, int], int]
+
+
+def _multiple(m: int, p: int, v: int) -> int:
+    """Interleaved schedules take multiples of p, others any m."""
+    return m if v == 1 else -(-m // p) * p
+
+
+def _pytorch(m: int, p: int, v: int) -> int:
+    rounds, rest = divmod(m, p)
+    if v == 1:
+        return max(m, p)
+    if rounds == 0:
+        return m
+    # from the start of a round of p on every multiple of the rounds, up to the next round
+    return rounds * p + min(-(-rest // rounds) * rounds, p if rest else 0)
 
 
 RULES: dict[str, Rule] = {
-    "any": Rule(
-        "interleaved: m a multiple of the group size, p",
-        lambda m, p, v: v == 1 or m % p == 0,
-    ),
+    "any": Rule("interleaved: m a multiple of the group size, p", _multiple),
     "megatron": Rule(
-        "Megatron-LM: any m; interleaved: a multiple of the group size, p by default",
-        lambda m, p, v: v == 1 or m % p == 0,
+        "Megatron-LM: any m; interleaved: a multiple of the group size, p by default", _multiple
     ),
-    "pytorch": Rule(
-        "PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋)",
-        lambda m, p, v: m >= p if v == 1 else m % max(1, m // p) == 0,
-    ),
-    "nanotron": Rule("nanotron: m ≥ p−1", lambda m, p, v: m >= p - 1),
-    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v: True),
-    "maxtext": Rule(
-        "MaxText: m a multiple of p for circular pipelines", lambda m, p, v: v == 1 or m % p == 0
-    ),
+    "pytorch": Rule("PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋)", _pytorch),
+    "nanotron": Rule("nanotron: m ≥ p−1", lambda m, p, v: max(m, p - 1)),
+    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v: m),
+    "maxtext": Rule("MaxText: m a multiple of p for circular pipelines", _multiple),
 }
 """By framework; "any" is the rule that is legal in all of them that interleave."""
 
@@ -261,10 +268,7 @@ def next_legal(microbatches: int, ranks: int, virtual: int = 1, framework: str =
     """The smallest legal number of microbatches that is at least the given one."""
     if framework not in RULES:
         raise InputError(f"no rule is known for {framework!r}; {_known(RULES)}")
-    m, allows = max(1, microbatches), RULES[framework].allows
-    while not allows(m, ranks, virtual):
-        m += 1
-    return m
+    return RULES[framework].least(max(1, microbatches), ranks, virtual)
 
 
 def _form(schedule: str) -> Form:

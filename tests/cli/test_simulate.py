@@ -202,7 +202,7 @@ def test_a_csv_file_that_contradicts_the_options(refused, tmp_path):
         (3, "layers", "", "4 stages need at least 4 layers and there are 3"),
         (5, "layers", " --layers-per-stage 2,3", "the costs have 2 stages and the schedule 4"),
         (5, "layers", " --layers-per-stage 2,2,2,2", "holds 8 layers and the costs 5"),
-        (5, "layers", " --layers-per-stage 5,0,0,0", "0 is below 1; every stage holds at least"),
+        (5, "layers", " --layers-per-stage 5,0,0,0", "0 is below 1; counts are at least 1"),
         (5, "layers", " --layers-per-stage x", "'x' is not a list of counts, as in 4,3,3"),
         (4, "stages", " --layers-per-stage 1,1,1,1", "has stages, and --layers-per-stage is for"),
     ],

@@ -58,7 +58,9 @@ def command(
     idle = None if speedup is None else _idle(speedup)
     most = None if idle is None else most_microbatches(idle, p, v)
     default = legal if legal is not None else most
-    m = shared.count(default if microbatches is None else microbatches, "m", "microbatches", 8)
+    m = default or 0
+    if microbatches is not None or not m:
+        m = shared.count(microbatches, "m", "microbatches", 8)
     fraction, overhead = bubble_fraction(p, m, v), bubble_overhead(p, m, v)
     rule = RULES[framework].words if framework in RULES else None
     given = shared.given_times(options)

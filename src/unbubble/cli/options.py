@@ -121,12 +121,17 @@ def _backward_known(found: Mapping[str, Any]) -> bool:
     return "backward" in found or {"backward_input", "backward_weight"} <= found.keys()
 
 
+MAX_COUNT = 10**9
+
+
 def count(value: int | None, letter: str, name: str, example: int = 4) -> int:
-    """A number that must be given and be at least 1."""
+    """A number that must be given and be from 1 to MAX_COUNT."""
     if value is None:
         raise InputError(f"-{letter} ({name}) is needed, as in -{letter} {example}")
     if value < 1:
         raise InputError(f"-{letter} ({name}) is {value}; it is at least 1")
+    if value > MAX_COUNT:
+        raise InputError(f"-{letter} ({name}) is above {MAX_COUNT}")
     return value
 
 
@@ -137,7 +142,7 @@ def counts(text: str, option: str) -> tuple[int, ...]:
     except ValueError:
         raise InputError(f"{option}: {text[:60]!r} is not a list of counts, as in 4,3,3") from None
     if min(found) < 1:
-        raise InputError(f"{option}: {min(found)} is below 1; every stage holds at least one layer")
+        raise InputError(f"{option}: {min(found)} is below 1; counts are at least 1")
     return found
 
 

@@ -1,0 +1,69 @@
+"""unbubble sweep, with the runs of the case book that people could not explain."""
+
+import pytest
+
+
+def test_the_keys_of_the_contract(unbubble):
+    answer = unbubble("sweep -p 8 --json").json
+    assert [row["microbatches"] for row in answer["rows"]] == [2**i for i in range(1, 10)]
+    assert answer["rows"][3]["bubble_fraction"] == pytest.approx(7 / 23)
+    assert answer["rows"][3]["gain"] == pytest.approx((16 / 23) / (8 / 15))
+    assert answer["rows"][0]["gain"] is None
+    assert answer["stops_at"] == 256
+    assert answer["limited_by"] is None
+    assert answer["verdict"] == (
+        "from m = 256 on a doubling gains less than 2%; the bubble is 2.7% there"
+    )
+
+
+def test_every_v_is_swept_from_where_it_is_legal(unbubble):
+    answer = unbubble("sweep -p 4 -v 2,4 --schedule interleaved --most 32 --p2p 0.1 --json").json
+    assert {row["virtual_stages"] for row in answer["rows"]} == {2, 4}
+    assert unbubble("sweep -p 4 --schedule dualpipe --json").json["rows"][0]["microbatches"] == 8
+    assert "up to m = 8 every doubling pays" in unbubble("sweep -p 4 --most 8").out
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "limited_by"),
+    [
+        # marin#6532: eight H100, throughput flat in m
+        ("-p 8 --throughput 8:8077,16:7987", "observed × 0.99, the bubble model predicts × 1.30; "
+         "not bubble-limited", "other"),
+        # fairscale#51: the same work takes longer in more chunks
+        ("-p 2 --seconds 1:30.7,2:53.5,4:81.9", "observed × 0.37", "other"),
+        # unsloth PR#10280: two machines; alone it looks like more than the bubble can give
+        ("-p 2 --throughput 4:1073,8:1197,16:1337,32:1438,64:1462", "observed × 1.36, the bubble "
+         "model predicts × 1.23; more than the bubble gives", "other"),
+        # and with the single machine's own sweep as control the bubble explains it
+        ("-p 2 --throughput 4:1073,64:1462 --control 4:779,64:845", "observed × 1.26, the bubble "
+         "model predicts × 1.23; bubble-limited", "bubble"),
+    ],
+)  # fmt: skip
+def test_whether_the_bubble_limits_a_measured_run(unbubble, line, verdict, limited_by):
+    answer = unbubble(f"sweep {line} --json").json
+    assert verdict in answer["verdict"]
+    assert answer["limited_by"] == limited_by
+    assert verdict in unbubble(f"sweep {line}").out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "-p (ranks) is needed"),
+        ("-p 8 -v 0", "-v: 0 is below 1"),
+        ("-p 8 --most 0", "-m (microbatches) is 0"),
+        ("-p 8 --pays x", "'x' is not a finite number"),
+        ("-p 8 --schedule dualpipe --most 8", "dualpipe takes none of m = 2, 4, 8, … up to 8"),
+        ("-p 8 --forward 0 --backward 0", "the step takes no time; give times above 0"),
+        ("-p 8 --throughput 8", "'8' is not M:X, as in 8:8077"),
+        ("-p 8 --throughput 0:8,2:1", "'0:8' is not M:X"),
+        ("-p 8 --throughput 8:0,16:1", "'8:0' must be above 0"),
+        ("-p 8 --throughput 8:1", "at two numbers of microbatches at least"),
+        ("-p 8 --throughput 8:1,16:2 --seconds 8:1,16:2", "both give measurements; use one"),
+        ("-p 8 --throughput 8:1,16:2 --control 8:1,32:1", "--control has m = 8, 32 and the sweep"),
+        ("-p 8 --control 8:1,32:1", "--control goes with --throughput or --seconds"),
+        ("-p 8 -v 2,4 --schedule interleaved --throughput 8:1,16:2", "give only that one"),
+    ],
+)
+def test_bad_input(refused, line, message):
+    assert message in refused(f"sweep {line}")
