@@ -5,6 +5,7 @@ stand in no other operation, kernels with their launches, and the autograd links
 backward.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,14 @@ from typing import Any, NamedTuple
 from unbubble.action import Action
 from unbubble.errors import InputError
 from unbubble.trace.events import Event, EventFile
-from unbubble.trace.names import Named, action_named, is_communication, step_named
+from unbubble.trace.names import (
+    Named,
+    action_named,
+    is_communication,
+    is_talk,
+    step_named,
+    transfer_named,
+)
 
 COMPUTE, COLLECTIVE, P2P = 0, 1, 2
 """What a kernel or a host operation is: work, communication, or maybe a pipeline transfer."""
@@ -53,7 +61,8 @@ class Op(NamedTuple):
     end: int
     backward: bool
     transfer: str
-    """`send` or `recv` for point-to-point posts, `collective` for others, else empty."""
+    """`send` or `recv` for point-to-point posts, `collective` for others, `inner` for what every
+    one of them does, else empty."""
 
 
 class Kernel(NamedTuple):
@@ -174,18 +183,35 @@ class KinetoTrace:
     def kernels(self) -> list[Kernel]:
         """Device work by launch."""
         launches = self._launches
-        return sorted(
-            (
-                Kernel(
-                    start,
-                    end,
-                    kind,
-                    launches.get(correlation, start) if isinstance(correlation, int) else start,
-                )
-                for start, end, kind, correlation in self._kernels
-            ),
-            key=lambda kernel: (kernel.launched, kernel.start),
-        )
+        found = []
+        for start, end, kind, correlation in self._kernels:
+            launched = launches.get(correlation, start) if isinstance(correlation, int) else start
+            if kind == P2P and self._within_collective(launched):
+                kind = COLLECTIVE
+            found.append(Kernel(start, end, kind, launched))
+        return sorted(found, key=lambda kernel: (kernel.launched, kernel.start))
+
+    def _within_collective(self, launched: int) -> bool:
+        """Whether a collective launched it: all-to-all is made of sends and receives."""
+        talks = self._collectives
+        i = bisect_right(talks, (launched, 1 << 62))
+        return any(start <= launched < end for start, end in talks[max(i - 8, 0) : i])
+
+    @cached_property
+    def _collectives(self) -> list[tuple[int, int]]:
+        """The host ranges of collectives that are no point-to-point operation, by start."""
+        found = [
+            (m.start, m.end)
+            for m in self.marks
+            if is_talk(m.name) and not transfer_named(m.name) and "coalesced" not in m.name
+        ]
+        found += [
+            (op.start, op.end)
+            for ops in self.ops.values()
+            for op in ops
+            if op.transfer == "collective"
+        ]
+        return sorted(found)
 
     @cached_property
     def named(self) -> list[tuple[Mark, Named]]:
@@ -249,8 +275,8 @@ def _hashable(value: Any) -> Any:
 
 
 def _transfer(name: str) -> str:
-    if not name.startswith(("c10d::", "record_param_comms")):
-        return ""
+    if not name.startswith("c10d::"):
+        return "inner" if name == "record_param_comms" else ""
     if name.startswith("c10d::send"):
         return "send"
     return "recv" if name.startswith("c10d::recv") else "collective"

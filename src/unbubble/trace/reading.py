@@ -23,6 +23,7 @@ from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.sources import KNOWN, RECORDING, expand, format_of
+from unbubble.trace.stragglers import Slowdowns, slowdowns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,21 @@ class Trace:
     steps: tuple[int, ...]
     pipelines: tuple[Pipeline, ...]
     ignored: tuple[str, ...] = ()
+    ranks: tuple[RankSteps, ...] = ()
+    layout: str | None = None
+    placement: Placement | None = None
+
+    def pipelines_of(self, step: int) -> tuple[Pipeline, ...]:
+        """The pipelines of another of the steps."""
+        _, chosen, _ = _choose(self.ranks, step)
+        return _assembled(self.ranks, chosen, self.layout, self.placement)
+
+    def slowdowns(self) -> Slowdowns | None:
+        """What each stage, replica and operation adds, over all steps that have a timeline; None
+        where no step has one (see `unbubble.trace.stragglers`)."""
+        every = [(step, self.pipelines_of(step)) for step in self.steps] if self.ranks else []
+        whole = [one for one in every if all(p.timeline is not None for p in one[1])]
+        return slowdowns(whole) if whole else None
 
 
 Reader = Callable[[str], list[RankSteps]]
@@ -71,14 +87,26 @@ def read(
     answers = executor.map(reader, sources) if executor else map(reader, sources)
     ranks = _numbered([rank for found in answers for rank in found])
     number, chosen, numbers = _choose(ranks, step)
-    groups = _groups(ranks, chosen, layout)
     return Trace(
         format=name,
         step=number,
         steps=tuple(numbers),
-        pipelines=tuple(assemble(one, placement, expected) for one, expected in groups),
+        pipelines=_assembled(ranks, chosen, layout, placement),
         ignored=tuple(ignored),
+        ranks=tuple(ranks),
+        layout=layout,
+        placement=placement,
     )
+
+
+def _assembled(
+    ranks: Sequence[RankSteps],
+    chosen: Sequence[Observed],
+    layout: str | None,
+    placement: Placement | None,
+) -> tuple[Pipeline, ...]:
+    groups = _groups(ranks, chosen, layout)
+    return tuple(assemble(one, placement, expected) for one, expected in groups)
 
 
 def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]], list[str]]:

@@ -64,7 +64,7 @@ class Slowdowns:
 
 
 def slowdowns(steps: Sequence[tuple[int, Sequence[Pipeline]]]) -> Slowdowns | None:
-    """The analysis of all steps of a job; None where some step has no timeline."""
+    """The analysis of all steps of a job; None where some step has no timeline or no length."""
     jobs = []
     for _, pipelines in steps:
         timelines = [p.timeline for p in pipelines if p.timeline is not None]

@@ -1,0 +1,291 @@
+"""unbubble trace: where a real step went, and what to change."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unbubble import quantity
+from unbubble.cli import options as shared
+from unbubble.cli.output import print_json, print_table
+from unbubble.errors import InputError
+
+if TYPE_CHECKING:
+    from unbubble.simulate import Timeline
+    from unbubble.trace import Trace
+
+LIMITS = {
+    "max_bubble": ("bubble", "pipeline bubble"),
+    "max_imbalance": ("imbalance", "imbalance"),
+    "max_communication": ("communication", "exposed communication"),
+    "max_overhead": ("overhead", "overhead"),
+    "min_compute": ("compute", "compute"),
+}
+
+
+@click.command("trace")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option("--plan", "plan_path", metavar="FILE", help="The plan that ran, to compare with.")
+@click.option("--step", type=int, help="The step's number [default: the one of median length].")
+@click.option("--layout", metavar="SIZES", help="Parallel sizes, fastest first: tp2,dp2,pp4.")
+@click.option("--what-if", is_flag=True, help="What each stage and operation adds to all steps.")
+@click.option("--max-bubble", metavar="%", help="Exit with 3 if the bubble is more of the step.")
+@click.option("--max-imbalance", metavar="%", help="The same for imbalance.")
+@click.option("--max-communication", metavar="%", help="The same for exposed communication.")
+@click.option("--max-overhead", metavar="%", help="The same for overhead.")
+@click.option("--min-compute", metavar="%", help="Exit with 3 if kernels are at work for less.")
+@click.option("--write-costs", metavar="FILE", help="A costs file of the measured medians.")
+@click.option("--write-plan", metavar="FILE", help="A plan file of the measured order and medians.")
+@click.option("--save", metavar="FILE", help="The measured step as a recording.")
+@click.option("--chrome", metavar="FILE", help="The measured step for Perfetto.")
+@click.option("--svg", metavar="FILE", help="A picture of the measured step.")
+@click.option("--html", metavar="FILE", help="A report in one page.")
+@click.option("--jobs", type=click.IntRange(1, 1024), default=1, show_default=True,
+              help="Processes that read the files.")  # fmt: skip
+@shared.json
+def command(
+    paths: tuple[str, ...],
+    plan_path: str | None,
+    step: int | None,
+    layout: str | None,
+    what_if: bool,
+    jobs: int,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Split a measured step into compute, bubble, imbalance, communication and overhead.
+
+    PATH… are files, folders or patterns: PyTorch profiler JSON (plain or gzip, one file a rank),
+    Nsight Systems SQLite, MegaScan JSON, ByteDance parquet, Primus JSON, recordings of unbubble.
+    """
+    from unbubble.plan import load_plan
+    from unbubble.trace import read
+    from unbubble.trace.findings import findings
+
+    limits = {key: quantity.fraction(options[key], f"--{key.replace('_', '-')}")
+              for key in LIMITS if options[key] is not None}  # fmt: skip
+    plan = load_plan(plan_path) if plan_path else None
+    placement = plan.schedule.placement if plan else None
+    with _executor(jobs) as executor:
+        trace = read(paths, step=step, layout=layout, placement=placement, executor=executor)
+    answer = findings(trace, plan)
+    if what_if:
+        answer["what_if"] = _what_if(trace)
+    answer["exceeded"] = _exceeded(answer["fractions"], {k: float(v) for k, v in limits.items()})
+    _write(trace, answer, options)
+    if as_json:
+        print_json(answer)
+    else:
+        _print(answer)
+    return 3 if answer["exceeded"] else 0
+
+
+def _executor(jobs: int) -> Any:
+    from concurrent.futures import ProcessPoolExecutor
+    from contextlib import nullcontext
+
+    return ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext()
+
+
+def _what_if(trace: "Trace") -> dict[str, Any] | None:
+    from dataclasses import asdict
+
+    found = trace.slowdowns()
+    return None if found is None else asdict(found)
+
+
+def _exceeded(fractions: Mapping[str, float] | None, limits: Mapping[str, float]) -> list[Any]:
+    if limits and fractions is None:
+        raise InputError(
+            "a limit was given and the trace cannot tell its classes; see the answer without it"
+        )
+    found = []
+    for key, limit in limits.items():
+        assert fractions is not None
+        name, words = LIMITS[key]
+        share = sum(value for kind, value in fractions.items() if kind.startswith(name))
+        if share < limit if key.startswith("min") else share > limit:
+            found.append({"limit": key, "value": share, "bound": limit, "what": words})
+    return found
+
+
+def _write(trace: "Trace", answer: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """The files that were asked for."""
+    writers = {"write_costs": _costs, "write_plan": _plan, "save": _save, "chrome": _chrome,
+               "svg": _svg, "html": _html}  # fmt: skip
+    wanted = {key: options[key] for key in writers if options[key]}
+    if not wanted:
+        return
+    timeline = next(
+        (p.timeline for p in trace.pipelines
+         if list(p.ranks) == answer["pipeline_ranks"] and p.timeline is not None), None,
+    )  # fmt: skip
+    if timeline is None:
+        raise InputError(
+            f"--{next(iter(wanted)).replace('_', '-')}: the trace holds no complete pipeline; "
+            + "; ".join(answer["unknown"])
+        )
+    for key, path in wanted.items():
+        writers[key](timeline, path)
+
+
+def _costs(timeline: "Timeline", path: str) -> None:
+    from unbubble.costs_file import dump_costs
+    from unbubble.trace.medians import measured_costs
+
+    dump_costs(path, measured_costs(timeline))
+
+
+def _plan(timeline: "Timeline", path: str) -> None:
+    from unbubble.plan import Plan, dump_plan
+    from unbubble.schedule.lowering import compute_only
+    from unbubble.trace.advice import recognised
+    from unbubble.trace.medians import measured_costs
+
+    order = compute_only(timeline.schedule)
+    dump_plan(path, Plan(schedule=order, costs=measured_costs(timeline), name=recognised(order)))
+
+
+def _save(timeline: "Timeline", path: str) -> None:
+    from unbubble.trace.recording import dump_recording
+
+    dump_recording(path, [timeline])
+
+
+def _chrome(timeline: "Timeline", path: str) -> None:
+    from unbubble.files import replacing
+    from unbubble.report.chrome import chrome
+
+    with replacing(path) as file:
+        file.write(chrome(timeline))
+
+
+def _svg(timeline: "Timeline", path: str) -> None:
+    from unbubble.files import write_text
+    from unbubble.report.svg import svg
+
+    write_text(path, svg(timeline))
+
+
+def _html(timeline: "Timeline", path: str) -> None:
+    from unbubble.files import write_text
+    from unbubble.report.html import html
+
+    write_text(path, html(timeline))
+
+
+COLUMNS = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
+HEADS = {
+    "imbalance_static": "static",
+    "imbalance_jitter": "jitter",
+    "communication": "exposed comm",
+}
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    steps = len(answer["steps"])
+    click.echo(
+        f"{answer['format']} trace, step {answer['step']}"
+        + (f" of {steps} steps" if steps > 1 else "")
+        + f", {_seconds(answer['step_s'])}"
+        + (f", schedule {answer['schedule']}" if answer["schedule"] else "")
+    )
+    _print_ranks(answer["ranks"])
+    if answer["fractions"] is not None:
+        _print_pipeline(answer)
+    for row in answer["exceeded"]:
+        more = "less" if row["limit"].startswith("min") else "more"
+        click.echo(f"limit: {row['what']} is {row['value']:.1%}, {more} than {row['bound']:.1%}")
+    if answer.get("what_if"):
+        _print_what_if(answer["what_if"])
+    for word in ("recovered", "unknown"):
+        for text in answer[word]:
+            click.echo(f"{'recovered' if word == 'recovered' else 'cannot tell'}: {text}")
+    for text in answer["ignored"]:
+        click.echo(f"ignored: {text}")
+
+
+def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
+    known = [c for c in (*COLUMNS, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
+    if "bubble" in known:
+        known.remove("idle")
+    click.echo()
+    print_table(
+        [
+            {"rank": str(row["rank"])}
+            | {HEADS.get(c, c): _share(row[f"{c}_s"], row["total_s"]) for c in known}
+            for row in rows
+        ]
+    )
+
+
+def _print_pipeline(answer: Mapping[str, Any]) -> None:
+    uncertainty = answer["clock_uncertainty_s"]
+    click.echo(
+        f"\n{answer['verdict']}\n"
+        f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
+        f"{answer['bubble_fraction']:.1%} of ranks × makespan; clocks agree to "
+        + ("an unknown time" if uncertainty is None else _seconds(uncertainty))
+    )
+    if answer["predicted_s"] is not None:
+        error = answer["against_plan"]["error"]
+        click.echo(f"predicted {_seconds(answer['predicted_s'])} ({error:+.1%})")
+    click.echo()
+    print_table(
+        [
+            {"stage": str(row["stage"]), "rank": str(row["rank"])}
+            | {
+                kind: f"{_seconds(row[kind]['median_s'])} "
+                f"({_seconds(row[kind]['least_s'])} … {_seconds(row[kind]['most_s'])})"
+                if kind in row else "-"
+                for kind in _kinds(answer["stages"])
+            }
+            for row in answer["stages"]
+        ]
+    )  # fmt: skip
+    if answer["advice"]:
+        click.echo("\nwhat would win how much of the step:")
+        for row in answer["advice"][:6]:
+            click.echo(f"  {row['share']:6.1%}  {row['what']}")
+    for row in answer["stragglers"][:3]:
+        click.echo(
+            f"straggler: {row['action']} on rank {row['rank']} took {_seconds(row['took_s'])}, "
+            f"usually {_seconds(row['median_s'])}"
+        )
+    for row in answer["waits"][:3]:
+        cause = "nothing (its own time)"
+        if row["cause"] is not None:
+            way = "the transfer of " if row["by_transfer"] else ""
+            cause = f"{way}{row['cause']} on rank {row['cause_rank']}"
+        click.echo(
+            f"wait: rank {row['rank']} before {row['action']}, {_seconds(row['length_s'])}, for "
+            f"{cause}"
+        )
+
+
+def _kinds(stages: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [k for k in ("F", "B", "I", "W", "OVERLAP_F_B") if any(k in row for row in stages)]
+
+
+def _print_what_if(found: Mapping[str, Any]) -> None:
+    click.echo(
+        f"\nover {len(found['steps'])} steps: slowdown {found['slowdown']:.3f} against a job whose "
+        f"operations all take their usual time ({_seconds(found['smooth_s'])})"
+    )
+    for what in ("stage", "replica", "operation"):
+        rows = sorted(found[f"by_{what}"].items(), key=lambda row: -row[1])[:4]
+        click.echo(f"  by {what}: " + ", ".join(f"{key} {value:.3f}" for key, value in rows))
+
+
+def _share(seconds: float | None, total: float) -> str:
+    if seconds is None:
+        return "-"
+    return f"{_seconds(seconds)} {seconds / total:6.1%}" if total else _seconds(seconds)
+
+
+def _seconds(value: float) -> str:
+    """A time of three digits with the unit that fits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return "0 s" if value == 0 else f"{value / 1e-9:.3g} ns"

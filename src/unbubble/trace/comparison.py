@@ -1,0 +1,79 @@
+"""Comparison: a measured step beside the plan that it ran."""
+
+from typing import Any
+
+from unbubble.action import JOINED, unpack
+from unbubble.attribution import Attribution, attribute
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.plan import Plan
+from unbubble.schedule.lowering import compute_only
+from unbubble.simulate import Timeline, simulate
+from unbubble.trace.medians import usual
+
+CLASSES = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
+
+Json = dict[str, Any]
+
+
+def against(plan: Plan, timeline: Timeline, measured: Attribution) -> tuple[Json, list[str]]:
+    """What differs: the order, the step (mean of the ranks' classes, measured less predicted), the
+    times of the stages; and what cannot be told."""
+    planned = compute_only(plan.schedule)
+    ran = compute_only(timeline.schedule)
+    differences = []
+    if planned.codes != ran.codes:
+        differences = _order_differences(list(planned.codes), list(ran.codes), ran.ranks)
+    if plan.costs.unit != "s":
+        reason = "predicted step: the plan's costs are in a unit that is not seconds"
+        return {"order_differences": differences}, [reason]
+    predicted = simulate(plan.schedule, plan.costs)
+    expected = attribute(predicted, plan.costs)
+    answer: Json = {"order_differences": differences}
+    rows = {}
+    for name in CLASSES:
+        own = [measured.in_unit(getattr(r, name)) for r in measured.ranks]
+        other = [expected.in_unit(getattr(r, name)) for r in expected.ranks]
+        rows[f"{name}_s"] = sum(own) / len(own) - sum(other) / len(other)
+    answer["difference"] = rows
+    answer["stages"] = _stage_ratios(plan.costs, timeline)
+    answer["predicted_s"] = predicted.in_unit(predicted.finish - predicted.begin)
+    step_s = timeline.in_unit(timeline.finish - timeline.begin)
+    answer["error"] = answer["predicted_s"] / step_s - 1 if step_s else None
+    return answer, []
+
+
+def _order_differences(planned: list[Any], ran: list[Any], ranks: int) -> list[Json]:
+    if len(planned) != len(ran):
+        return [{"rank": None, "planned": f"{len(planned)} ranks", "ran": f"{len(ran)} ranks"}]
+    found = []
+    for rank in range(ranks):
+        if planned[rank] == ran[rank]:
+            continue
+        both = zip(planned[rank], ran[rank], strict=False)
+        i = next((i for i, (a, b) in enumerate(both) if a != b),
+                 min(len(planned[rank]), len(ran[rank])))  # fmt: skip
+        at = [str(unpack(row[i] & ~JOINED)) if i < len(row) else None
+              for row in (planned[rank], ran[rank])]  # fmt: skip
+        found.append({"rank": rank, "position": i, "planned": at[0], "ran": at[1]})
+    return found
+
+
+def _stage_ratios(costs: Costs, timeline: Timeline) -> list[Json]:
+    """Measured over planned time, by stage and kind."""
+    found = []
+    for u in usual(timeline):
+        if u.stage % timeline.schedule.num_stages >= costs.num_stages:
+            continue
+        stage = costs.stages[u.stage % timeline.schedule.num_stages]
+        try:
+            planned = stage.of(u.kind) if u.kind.name in "FBIW" else stage.overlapped
+        except InputError:
+            planned = None
+        if planned is None or planned.total == 0:
+            continue
+        planned_s = costs.in_unit(planned.total)
+        measured_s = timeline.in_unit(u.median)
+        found.append({"stage": u.stage, "kind": u.kind.name, "planned_s": planned_s,
+                      "measured_s": measured_s, "ratio": measured_s / planned_s})  # fmt: skip
+    return found

@@ -1,0 +1,259 @@
+"""Findings: everything that is asked of a trace, as one answer for the command line's JSON."""
+
+from collections.abc import Iterable, Mapping
+from statistics import median_low
+from typing import Any
+
+from unbubble.attribution import Attribution, attribute
+from unbubble.plan import Plan
+from unbubble.simulate import Timeline
+from unbubble.simulate.waits import Wait, waits
+from unbubble.trace.advice import advice, recognised
+from unbubble.trace.assembly import NS, Pipeline
+from unbubble.trace.comparison import CLASSES, against
+from unbubble.trace.medians import Usual, measured_costs, usual
+from unbubble.trace.reading import Trace
+
+MAX_WAITS = 1000
+STRAGGLER = 1.5
+"""An action this many times longer than the median of its kind and stage is a straggler."""
+
+Json = dict[str, Any]
+
+
+def findings(trace: Trace, plan: Plan | None = None) -> Json:
+    """The answer for a trace; times in seconds, fractions of the step between 0 and 1.
+
+    The slowest pipeline speaks for the job; `pipelines` has the others, where there are several.
+    """
+    found = [_pipeline(one, plan) for one in trace.pipelines]
+    slowest = max(found, key=lambda one: one["step_s"] or 0)
+    answer = {
+        "format": trace.format,
+        "step": trace.step,
+        "steps": list(trace.steps),
+        "unit": "s",
+        **slowest,
+        "ranks": [row for one in found for row in one["ranks"]],
+        "unknown": _merged(one["unknown"] for one in found),
+        "recovered": _merged(one["recovered"] for one in found),
+        "ignored": list(trace.ignored),
+    }
+    if len(found) > 1:
+        answer["pipelines"] = found
+    return answer
+
+
+def _merged(lists: Iterable[list[str]]) -> list[str]:
+    return list(dict.fromkeys(text for one in lists for text in one))
+
+
+def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
+    answer: Json = {
+        "pipeline_ranks": list(one.ranks),
+        "schedule": None,
+        "step_s": None,
+        "makespan_s": None,
+        "span_s": None,
+        "bubble_fraction": None,
+        "fractions": None,
+        "gains": None,
+        "predicted_s": None,
+        "against_plan": None,
+        "clock_uncertainty_s": None,
+        "clock_offsets_s": None,
+        "stages": [],
+        "slowest_stage": None,
+        "slowest_rank": None,
+        "stragglers": [],
+        "transfers": [],
+        "waits": [],
+        "advice": [],
+        "verdict": None,
+        "recovered": list(one.recovered),
+        "unknown": list(one.unknown),
+    }
+    if one.timeline is None or one.clocks is None:
+        answer["ranks"] = _busy(one)
+        answer["step_s"] = max((o.busy.total for o in one.observed), default=0) / NS
+        answer["verdict"] = "cannot tell"
+        answer["unknown"].append(
+            "bubble, imbalance, overhead: only compute, communication and idle time can be told"
+        )
+        return answer
+    timeline, clocks = one.timeline, one.clocks
+    attribution, costs, times = attribute(timeline), measured_costs(timeline), usual(timeline)
+    rows = _classes(one, attribution)
+    fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
+                 for c in CLASSES}  # fmt: skip
+    seconds = timeline.in_unit
+    uncertainty = clocks.uncertainty
+    answer |= {
+        "schedule": recognised(timeline.schedule) or timeline.schedule.name or "custom",
+        "microbatches": timeline.schedule.microbatches,
+        "num_stages": timeline.schedule.num_stages,
+        "step_s": seconds(timeline.finish - timeline.begin),
+        "makespan_s": seconds(timeline.makespan),
+        "span_s": seconds(timeline.span),
+        "bubble_fraction": float(timeline.bubble_fraction),
+        "ranks": rows,
+        "fractions": fractions,
+        "gains": {k: attribution.in_unit(v) for k, v in attribution.gains._asdict().items()},
+        "clock_uncertainty_s": None if uncertainty is None else uncertainty / NS,
+        "clock_offsets_s": [offset / NS for offset in clocks.offsets],
+        "stages": _stages(timeline, one.ranks, times),
+        "slowest_stage": _slowest_stage(timeline, times),
+        "slowest_rank": max(rows, key=lambda row: row["compute_s"])["rank"],
+        "stragglers": _stragglers(timeline, one.ranks, times),
+        "transfers": _transfers(one, timeline),
+        "waits": _waits(timeline, one.ranks),
+        "advice": [
+            {"what": c.what, "gain_s": seconds(c.gain), "share": c.share}
+            for c in advice(timeline, attribution, costs)
+        ],
+        "verdict": verdict(fractions),
+    }
+    if plan is not None:
+        answer["against_plan"], reasons = against(plan, timeline, attribution)
+        answer["predicted_s"] = answer["against_plan"].get("predicted_s")
+        answer["unknown"] += reasons
+    return answer
+
+
+def _classes(one: Pipeline, attribution: Attribution) -> list[Json]:
+    names = (*CLASSES, "total", "recompute", "optimizer")
+    return [
+        {"rank": rank}
+        | {f"{name}_s": attribution.in_unit(getattr(row, name)) for name in names}
+        | {"idle_s": attribution.in_unit(row.total - row.compute)}
+        for rank, row in zip(one.ranks, attribution.ranks, strict=True)
+    ]
+
+
+def _busy(one: Pipeline) -> list[Json]:
+    """What is left where there is no pipeline: three classes that add up."""
+    nothing = {f"{name}_s": None for name in (*CLASSES, "recompute", "optimizer")}
+    return [
+        {"rank": o.rank}
+        | nothing
+        | {
+            "compute_s": o.busy.compute / NS,
+            "communication_s": o.busy.communication / NS,
+            "idle_s": o.busy.idle / NS,
+            "total_s": o.busy.total / NS,
+        }
+        for o in one.observed
+    ]
+
+
+def _stages(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> list[Json]:
+    stages: dict[int, Json] = {}
+    for u in times:
+        row = stages.setdefault(u.stage, {"stage": u.stage, "rank": ranks[u.rank]})
+        row[u.kind.name] = {
+            "count": u.times,
+            "median_s": timeline.in_unit(u.median),
+            "least_s": timeline.in_unit(u.least),
+            "most_s": timeline.in_unit(u.most),
+            "compute_s": timeline.in_unit(u.parts.compute),
+            "communication_s": timeline.in_unit(u.parts.communication),
+            "overhead_s": timeline.in_unit(u.parts.overhead),
+        }
+    return [stages[s] for s in sorted(stages)]
+
+
+def _slowest_stage(timeline: Timeline, times: list[Usual]) -> int | None:
+    """The stage whose usual microbatch takes the longest."""
+    loads: dict[int, int] = {}
+    for u in times:
+        loads[u.stage] = loads.get(u.stage, 0) + u.median * u.times
+    return max(loads, key=lambda s: (loads[s], -s)) if loads else None
+
+
+def _stragglers(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> list[Json]:
+    median = {(u.stage, u.kind): u.median for u in times}
+    floor = (timeline.finish - timeline.begin) / 100
+    found = []
+    for rank in range(timeline.ranks):
+        for event in timeline.events(rank):
+            usually = median.get((event.action.stage, event.action.kind))
+            took = event.end - event.start
+            if usually is not None and took > STRAGGLER * usually and took - usually > floor:
+                found.append((took - usually, rank, event, usually))
+    found.sort(key=lambda row: -row[0])
+    return [
+        {
+            "rank": ranks[rank],
+            "action": str(event.action),
+            "start_s": timeline.in_unit(event.start),
+            "took_s": timeline.in_unit(event.end - event.start),
+            "median_s": timeline.in_unit(usually),
+        }
+        for _, rank, event, usually in found[:20]
+    ]
+
+
+def _transfers(one: Pipeline, timeline: Timeline) -> list[Json]:
+    """By edge: the median time on the wire, and how long each end waited for the other."""
+    assert one.clocks is not None
+    offsets = one.clocks.offsets
+    wire = {t.action: t.end - t.start for t in timeline.transfers}
+    rows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for source, send, destination, receive in one.pairs:
+        gap = receive.posted + offsets[destination] - send.posted - offsets[source]
+        rows.setdefault((source, destination), []).append(
+            (wire[send.action], max(gap, 0), max(-gap, 0))
+        )
+    return [
+        {
+            "source": one.ranks[source],
+            "destination": one.ranks[destination],
+            "count": len(found),
+            "transfer_s": timeline.in_unit(median_low(row[0] for row in found)),
+            "source_wait_s": timeline.in_unit(sum(row[1] for row in found)),
+            "destination_wait_s": timeline.in_unit(sum(row[2] for row in found)),
+        }
+        for (source, destination), found in sorted(rows.items())
+    ]
+
+
+def _waits(timeline: Timeline, ranks: tuple[int, ...]) -> list[Json]:
+    """The longest gaps, each with what let the rank go on: an action, or its way here where that
+    took the larger part of the gap."""
+    ended = {e.action: e.end for r in range(timeline.ranks) for e in timeline.events(r)}
+
+    def made(wait: Wait) -> int:
+        return wait.start if wait.cause is None else ended.get(wait.cause, wait.start)
+
+    found = sorted(waits(timeline), key=lambda w: w.start - w.end)[:MAX_WAITS]
+    return [
+        {
+            "rank": ranks[w.rank],
+            "start_s": timeline.in_unit(w.start),
+            "length_s": timeline.in_unit(w.end - w.start),
+            "action": str(w.action),
+            "cause": None if w.cause is None else str(w.cause),
+            "cause_rank": None if w.cause is None else ranks[w.cause_rank],
+            "by_transfer": w.by_transfer and 2 * made(w) < w.start + w.end,
+        }
+        for w in found
+    ]
+
+
+def verdict(fractions: Mapping[str, float]) -> str:
+    """Whether the bubble limits the step, and what does if not."""
+    named = {
+        "the pipeline bubble": fractions["bubble"],
+        "imbalance": fractions["imbalance_static"] + fractions["imbalance_jitter"],
+        "exposed communication": fractions["communication"],
+        "overhead of the runtime": fractions["overhead"],
+    }
+    worst = max(named, key=lambda what: named[what])
+    if named[worst] < 0.05:
+        return f"compute-bound: it is {fractions['compute']:.0%} of the step"
+    if worst == "the pipeline bubble":
+        return f"bubble-limited: the pipeline bubble is {named[worst]:.0%} of the step"
+    return (
+        f"not bubble-limited: {worst} is {named[worst]:.0%} of the step, the pipeline bubble "
+        f"{fractions['bubble']:.0%}"
+    )

@@ -1,0 +1,136 @@
+"""unbubble trace: the JSON contract, files, limits and what is said where nothing can be told."""
+
+import json
+
+import pytest
+from tests.shared import shared
+
+from unbubble.cli import invoke
+from unbubble.costs_file import load_costs
+from unbubble.plan import load_plan
+from unbubble.simulate import simulate
+from unbubble.trace.recording import load_recording
+
+GLOO = "traces/torch_gloo"
+ROW = {
+    "rank", "compute_s", "bubble_s", "imbalance_static_s", "imbalance_jitter_s", "communication_s",
+    "overhead_s", "total_s", "recompute_s", "optimizer_s",
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*args, status=0):
+        assert invoke(["trace", *map(str, args)]) == status
+        return capsys.readouterr()
+
+    return call
+
+
+def answer_of(run, *args, status=0):
+    return json.loads(run(*args, "--json", status=status).out)
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("1F1B", "1f1b"), ("GPipe", "gpipe"), ("Interleaved1F1B", "interleaved-1f1b"),
+     ("ZBVZeroBubble", "zb-v")],
+)  # fmt: skip
+def test_the_schedule_is_recognised_and_the_classes_add_up(run, name, family):
+    answer = answer_of(run, shared(GLOO) / name)
+    assert answer["schedule"] == family
+    assert answer["unit"] == "s"
+    for row in answer["ranks"]:
+        assert row.keys() >= ROW
+        parts = [row[key] for key in ROW if key.startswith(("bubble", "imb", "comm", "over"))]
+        assert row["compute_s"] + sum(parts) == pytest.approx(row["total_s"], rel=1e-9)
+    assert answer["predicted_s"] is None
+    assert answer["unknown"] == []
+    gains = [row["gain_s"] for row in answer["advice"]]
+    assert gains == sorted(gains, reverse=True)
+    assert answer["waits"][0]["length_s"] == max(w["length_s"] for w in answer["waits"])
+
+
+def test_costs_and_plan_of_a_trace_close_the_loop(run, tmp_path):
+    costs, plan, saved = tmp_path / "costs.json", tmp_path / "plan.json", tmp_path / "run.json"
+    folder = shared(GLOO) / "GPipe"
+    run(folder, "--write-costs", costs, "--write-plan", plan, "--save", saved)
+    made = load_plan(plan)
+    assert made.costs == load_costs(costs)
+    answer = answer_of(run, folder, "--plan", plan)
+    predicted = simulate(made.schedule, made.costs)
+    assert answer["predicted_s"] == pytest.approx(
+        predicted.in_unit(predicted.finish - predicted.begin)
+    )
+    assert answer["against_plan"]["order_differences"] == []
+    again = answer_of(run, saved)
+    assert again["format"] == "recording"
+    assert again["fractions"] == answer["fractions"]
+    (timeline,) = load_recording(saved)
+    assert timeline.measured
+
+
+def test_a_plan_of_another_order_is_told_apart(run, tmp_path):
+    plan = tmp_path / "plan.json"
+    run(shared(GLOO) / "GPipe", "--write-plan", plan)
+    answer = answer_of(run, shared(GLOO) / "1F1B", "--plan", plan)
+    first = answer["against_plan"]["order_differences"][0]
+    assert (first["rank"], first["planned"], first["ran"]) == (0, "0F2", "0B0")
+
+
+def test_limits(run):
+    folder = shared(GLOO) / "1F1B"
+    assert answer_of(run, folder, "--max-bubble", "90%")["exceeded"] == []
+    answer = answer_of(run, folder, "--max-overhead", "5%", "--min-compute", "0.9", status=3)
+    assert [row["limit"] for row in answer["exceeded"]] == ["max_overhead", "min_compute"]
+    message = run(shared("traces/hta/sampled_rank-0.json.gz"), "--max-bubble", "5%", status=2).err
+    assert "cannot tell" in message
+
+
+NO_PIPELINE = [
+    "traces/hta/sampled_rank-0.json.gz",
+    "traces/hta/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "traces/hta/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz",
+    "traces/tracelens",
+]
+
+
+@pytest.mark.parametrize("name", NO_PIPELINE)
+def test_no_pipeline_is_invented(run, name):
+    answer = answer_of(run, shared(name))
+    assert answer["verdict"] == "cannot tell"
+    assert answer["gains"] is None
+    for row in answer["ranks"]:
+        assert row["bubble_s"] is None
+        parts = row["compute_s"] + row["communication_s"] + row["idle_s"]
+        assert parts == pytest.approx(row["total_s"])
+    assert any("pipeline" in text for text in answer["unknown"])
+
+
+def test_all_to_all_is_no_pipeline_traffic(run):
+    text = run(
+        shared("traces/hta/sampled_rank-0.json.gz"), shared("traces/hta/sampled_rank-1.json.gz")
+    )
+    assert "transfers" not in text.out  # its SendRecv kernels are all-to-all's
+
+
+def test_pictures(run, tmp_path):
+    folder = shared(GLOO) / "ZBVZeroBubble"
+    run(folder, "--svg", tmp_path / "t.svg", "--chrome", tmp_path / "t.json",
+        "--html", tmp_path / "t.html")  # fmt: skip
+    assert (tmp_path / "t.svg").read_text().startswith("<svg")
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert "<html" in (tmp_path / "t.html").read_text()
+
+
+def test_steps_can_be_chosen(run):
+    folder = shared(GLOO) / "GPipe"
+    assert answer_of(run, folder, "--step", 1)["step"] == 1
+    assert "steps 1, 2" in run(folder, "--step", 7, status=2).err
+
+
+def test_what_if_over_all_steps(run):
+    answer = answer_of(run, shared("traces/bytedance_straggler/trace-ST.parquet"), "--what-if")
+    assert answer["what_if"]["by_stage"]["3"] == pytest.approx(1.2323, abs=1e-3)
+    assert answer["slowest_stage"] == 3
+    assert len(answer["pipelines"]) == 2
