@@ -101,8 +101,11 @@ def _timeline(body: list[str], timeline: Timeline, sheet: Sheet, y: float) -> fl
             middle = y + height / 2 + 4
             body.append(_text(_GUTTER - 8, middle, f"rank {rank}", "r"))
         body.append(f'<rect class="t" {_box(_GUTTER, y, full, height)}/>')
-        for piece in _pieces(blocks(timeline, rank), begin, sheet.per_tick):
-            body.extend(_block(piece, y, height, begin, sheet))
+        pieces = _pieces(blocks(timeline, rank), begin, sheet.per_tick)
+        body += (
+            _titled(pieces, y, height, begin, sheet) if sheet.titled else _plain(pieces, y, height)
+        )
+        body += _numbers(pieces, y, height)
         y += pitch
     if len(rows) < timeline.ranks:
         body.append(_text(_GUTTER, y + 11, f"{len(rows)} of {timeline.ranks} ranks", "n"))
@@ -119,45 +122,79 @@ class _Piece(NamedTuple):
     alone: bool
 
 
-def _pieces(row: list[Block], begin: int, per_tick: float) -> Iterator[_Piece]:
+def _pieces(row: list[Block], begin: int, per_tick: float) -> list[_Piece]:
     """The blocks that are wide enough to be seen; slivers alike that touch are joined."""
-    held: _Piece | None = None
+    pieces: list[_Piece] = []
     for block in row:
         first = round((block.start - begin) * per_tick * 2)
         last = round((block.end - begin) * per_tick * 2)
         if last <= first:
             continue
-        if held is not None:
-            alike = (
-                held.block.action.kind == block.action.kind and held.block.chunks == block.chunks
-            )
-            if alike and last - first < 6 and held.last == first:
-                held = _Piece(held.first, last, held.block, False)
+        if pieces and last - first < 6 and pieces[-1].last == first:
+            before = pieces[-1]
+            if (before.block.action.kind, before.block.chunks) == (block.action.kind, block.chunks):
+                pieces[-1] = before._replace(last=last, alone=False)
                 continue
-            yield held
-        held = _Piece(first, last, block, True)
-    if held is not None:
-        yield held
+        pieces.append(_Piece(first, last, block, True))
+    return pieces
 
 
-def _block(piece: _Piece, y: float, height: float, begin: int, sheet: Sheet) -> Iterator[str]:
-    """One block: its rectangle (two for a pair), its tooltip and its number where it fits."""
-    block, action = piece.block, piece.block.action
-    x, w = _GUTTER + piece.first / 2, (piece.last - piece.first) / 2
-    inner = w - 1 if w >= 6 else w
-    share = height / len(action.parts)
-    size = min(13.0, share - (5 if share > 16 else 1))
-    inside = "/>"
-    if sheet.titled:
-        start, end = (sheet.scale.text(tick - begin) for tick in (block.start, block.end))
-        inside = f"><title>{action}: {start} to {end}</title></rect>"
-    for i, (part, chunk) in enumerate(zip(action.parts, block.chunks, strict=True)):
+class _Part(NamedTuple):
+    """One half of a pair, or a whole other action: its look, place and number."""
+
+    look: str
+    x: float
+    y: float
+    width: float
+    height: float
+    number: str
+    chunk: int
+
+
+def _parts(piece: _Piece, y: float, height: float) -> Iterator[_Part]:
+    x, width = _GUTTER + piece.first / 2, (piece.last - piece.first) / 2
+    share = height / len(piece.block.chunks)
+    for i, part in enumerate(piece.block.action.parts):
+        chunk = piece.block.chunks[i]
         look = f"{part.kind.name}{chunk % 4}" if part.kind in palette.SHADES else "o"
-        yield f'<rect class="{look}" {_box(x, y + i * share, inner, share)}{inside}'
         number = str(part.microbatch) if part.microbatch >= 0 and piece.alone else ""
-        if number and size >= 7 and len(number) * size * 0.6 + 2 <= w:
-            middle = y + (i + 0.5) * share + size * 0.36
-            yield _text(x + inner / 2, middle, number, "dl"[chunk % 2], size)
+        inner = width - 1 if width >= 6 else width
+        yield _Part(look, x, y + i * share, inner, share, number, chunk)
+
+
+def _titled(
+    pieces: list[_Piece], y: float, height: float, begin: int, sheet: Sheet
+) -> Iterator[str]:
+    """A rectangle with a tooltip for each action."""
+    for piece in pieces:
+        block = piece.block
+        start, end = (sheet.scale.text(tick - begin) for tick in (block.start, block.end))
+        title = f"<title>{block.action}: {start} to {end}</title>"
+        for part in _parts(piece, y, height):
+            box = _box(part.x, part.y, part.width, part.height)
+            yield f'<rect class="{part.look}" {box}>{title}</rect>'
+
+
+def _plain(pieces: list[_Piece], y: float, height: float) -> Iterator[str]:
+    """One thick broken line for all actions of a look: a tenth of the size of rectangles."""
+    lines: dict[tuple[str, float], list[str]] = {}
+    for piece in pieces:
+        for part in _parts(piece, y, height):
+            middle = part.y + part.height / 2
+            segments = lines.setdefault((part.look, part.height), [])
+            segments.append(f"M{part.x:g} {middle:g}h{part.width:g}")
+    for (look, thick), segments in lines.items():
+        yield f'<path class="s {look}" stroke-width="{thick:g}" d="{"".join(segments)}"/>'
+
+
+def _numbers(pieces: list[_Piece], y: float, height: float) -> Iterator[str]:
+    """Microbatch numbers where they fit."""
+    for piece in pieces:
+        for part in _parts(piece, y, height):
+            size = min(13.0, part.height - (5 if part.height > 16 else 1))
+            if part.number and size >= 7 and len(part.number) * size * 0.6 + 2 <= part.width:
+                x, middle = part.x + part.width / 2, part.y + part.height / 2 + size * 0.36
+                yield _text(x, middle, part.number, "dl"[part.chunk % 2], size)
 
 
 def _axis(
@@ -210,7 +247,7 @@ def _text(x: float, y: float, text: str, look: str, size: float | None = None) -
 
 _STYLE = """
 #ID{font:13px system-ui,"Segoe UI","Helvetica Neue",Arial,sans-serif;background:#fff}
-#ID .c{fill:#fff;stroke:#d9dce2}
+#ID .c{fill:#fff;stroke:#d9dce2;stroke-width:1px}
 #ID .t{fill:#e9ebef}
 #ID .a{stroke:#8a909a;fill:none}
 #ID .h{font-weight:600}
@@ -220,7 +257,9 @@ _STYLE = """
 #ID .r,#ID .n,#ID .m,#ID .e{font-size:12px}
 #ID .d{fill:DARK}
 #ID .l{fill:LIGHT}
-SHADES
+#ID rect{stroke-width:0}
+LOOKS
+#ID .s{fill:none}
 @media(prefers-color-scheme:dark){
 #ID{background:#15181d}
 #ID .c{fill:#15181d;stroke:#3a404a}
@@ -234,12 +273,16 @@ def _document(body: str, width: int, height: float, label: str) -> str:
     """The picture's root; its styles are bound to an id made from its content, so that several
     pictures may stand in one page."""
     name = f"unbubble-{crc32(body.encode('utf-8', 'replace')):08x}"
-    shades = "\n".join(
-        f"#ID .{kind.name}{chunk}{{fill:{fill}}}"
-        for kind, fills in palette.SHADES.items()
-        for chunk, fill in enumerate(fills)
+    fills = {
+        f"{kind.name}{chunk}": fill
+        for kind, shades in palette.SHADES.items()
+        for chunk, fill in enumerate(shades)
+    }
+    looks = "\n".join(
+        f"#ID .{look}{{fill:{fill};stroke:{fill}}}"
+        for look, fill in {**fills, "o": palette.OTHER}.items()
     )
-    style = _STYLE.replace("SHADES", f"{shades}\n#ID .o{{fill:{palette.OTHER}}}")
+    style = _STYLE.replace("LOOKS", looks)
     style = style.replace("DARK", palette.DARK_TEXT).replace("LIGHT", palette.LIGHT_TEXT)
     label = clean(label)
     return (

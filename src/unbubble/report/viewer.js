@@ -106,7 +106,7 @@ export async function mount(host, first) {
   spoken.setAttribute("aria-live", "polite");
   const context = canvas.getContext("2d");
 
-  let data, lines, rows, whole, gutter, width = 0, height = 0;
+  let data, lines = [], rows = [], whole = 1, gutter = 0, width = 0, height = 0;
   let left = 0, span = 1;        // the visible window, in the shown unit
   let hovered = null;            // {line, rank, index}
   let waiting = 0;               // the animation frame asked for
@@ -171,7 +171,7 @@ export async function mount(host, first) {
 
   function draw() {
     width = canvas.clientWidth;
-    if (!width || !lines) return;
+    if (!width || !rows.length) return;
     const ratio = window.devicePixelRatio || 1;
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
@@ -219,45 +219,53 @@ export async function mount(host, first) {
     context.fillStyle = look.idle;
     context.fillRect(gutter, y, rowEnd - gutter, tall);
     const size = Math.min(13, tall - 5);
-    context.textAlign = "center";
-    context.font = `${size}px ${look.font}`;
     drawActions(row, line.offsets[2 * row.i + 1], line.offsets[2 * row.i + 2], size, clip, look);
     drawActions(row, line.offsets[2 * row.i], line.offsets[2 * row.i + 1], size, clip, look);
   }
 
-  // The actions begin … end − 1 of a row; those thinner than a pixel share one.
+  // The actions begin … end − 1 of a row; those thinner than a pixel share one. Boxes are painted
+  // colour by colour: setting a colour costs more than a box.
   function drawActions(row, begin, end, size, clip, look) {
     const { line, y, height: tall } = row, scale = line.per_unit;
     const last = (left + span) / scale;
-    let fill = "", painted = -1;
+    const boxes = new Map(), labels = [];
+    let painted = -1;
     for (let at = visibleFrom(line, begin, end); at < end && line.start[at] <= last; at++) {
       if (!line.duration[at]) continue;
       const from = toX(line.start[at] * scale), to = toX((line.start[at] + line.duration[at]) * scale);
       if (to <= gutter) continue;
       const shades = data.shades[data.kinds[line.kind[at]]];
-      const chosen = shades ? shades[line.chunk[at]] : data.other;
+      const color = shades ? shades[line.chunk[at]] : data.other;
       const half = line.flags[at] & (UPPER | LOWER);
       const own = half ? tall / 2 : tall;
       const top = half === LOWER ? y + own : y;
+      let a = clip(from), b = clip(to) - (to - from > 5 ? 1 : 0);
       if (to - from < 1.5) {
-        const pixel = Math.floor(from);
-        if (pixel === painted && !half) continue;
-        painted = pixel;
-        if (chosen !== fill) context.fillStyle = fill = chosen;
-        context.fillRect(clip(pixel), top, 1, own);
-        continue;
+        if (Math.floor(from) === painted && !half) continue;
+        painted = Math.floor(from);
+        a = clip(painted);
+        b = a + 1;
       }
-      if (chosen !== fill) context.fillStyle = fill = chosen;
-      const a = clip(from), b = clip(to);
-      context.fillRect(a, top, Math.max(b - a - (to - from > 5 ? 1 : 0), 0.5), own);
+      if (!boxes.has(color)) boxes.set(color, []);
+      boxes.get(color).push(a, top, Math.max(b - a, 0.5), own);
       const letters = half ? Math.min(size, own - 1) : size;
-      if (!shades || letters < 8 || line.microbatch[at] < 0) continue;
+      if (!shades || letters < 8 || line.microbatch[at] < 0 || b - a < letters * 0.62 + 3) continue;
       const text = String(line.microbatch[at]);
-      if (b - a <= text.length * letters * 0.62 + 3) continue;
-      if (half) context.font = `${letters}px ${look.font}`;
-      context.fillStyle = fill = data.ink[line.chunk[at] % 2];
-      context.fillText(text, (a + b) / 2, top + own / 2 + letters * 0.36);
-      if (half) context.font = `${size}px ${look.font}`;
+      if (b - a < text.length * letters * 0.62 + 3) continue;
+      labels.push([text, (a + b) / 2, top + own / 2 + letters * 0.36, letters, line.chunk[at] % 2]);
+    }
+    for (const [color, found] of boxes) {
+      context.fillStyle = color;
+      for (let i = 0; i < found.length; i += 4) {
+        context.fillRect(found[i], found[i + 1], found[i + 2], found[i + 3]);
+      }
+    }
+    context.textAlign = "center";
+    let font = 0;
+    for (const [text, x, middle, letters, ink] of labels) {
+      if (letters !== font) context.font = `${font = letters}px ${look.font}`;
+      context.fillStyle = data.ink[ink];
+      context.fillText(text, x, middle);
     }
   }
 
@@ -426,6 +434,7 @@ export async function mount(host, first) {
 
   // keyboard: the selected action moves, and the view follows it
   function step(direction) {
+    if (!rows.length) return;
     if (!hovered) return choose(rows[0], rows[0].line.offsets[2 * rows[0].i]);
     const { line, row } = hovered;
     let index = hovered.index + direction;
