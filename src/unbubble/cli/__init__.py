@@ -21,6 +21,7 @@ COMMANDS = {
     "partition": "layers to stages, exactly",
     "schedule": "list, draw, export and prove schedules",
     "profile": "measured costs of a real model, layer by layer",
+    "run": "a plan for real, beside its prediction",
     "trace": "where a real step went, and what to change",
 }
 """Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""

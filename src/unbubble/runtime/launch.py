@@ -42,12 +42,24 @@ class Job(msgspec.Struct, kw_only=True):
     timeout_s: float = 120.0
 
 
+def inside_torchrun() -> bool:
+    """Whether torchrun (or the like) started this process as one of many."""
+    return all(key in os.environ for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def is_main() -> bool:
+    """Whether this process speaks for all: every one but the further ranks of a torchrun."""
+    return not inside_torchrun() or os.environ["RANK"] == "0"
+
+
 def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
-    """Run the job to its end and return rank 0's result.
+    """Run the job to its end and return rank 0's result, inside a torchrun on every rank.
 
     Raises RunError that names the rank which was lost or failed, InputError where a rank found the
     input wrong. Nobody is left behind, whatever happens.
     """
+    if inside_torchrun():
+        return _join(job, on_progress)
     folder = Path(tempfile.mkdtemp(prefix="unbubble-"))
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -59,6 +71,19 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     finally:
         _end(children)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _join(job: Job, on_progress: Progress) -> Any:
+    """Be one rank of the torchrun that started this process."""
+    from unbubble.runtime.process import call
+
+    world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+    if world != job.processes:
+        raise InputError(
+            f"torchrun started {world} processes and {job.processes} are needed, one a rank; "
+            f"use --nproc-per-node {job.processes}"
+        )
+    return call(job, "env://", rank, on_progress if rank == 0 else lambda line: None)
 
 
 def _start(folder: Path, rank: int, processes: int) -> "subprocess.Popen[bytes]":
@@ -99,22 +124,25 @@ def _watch(children: "list[subprocess.Popen[bytes]]", folder: Path, on_progress:
 
 
 def _raise_lost(children: "list[subprocess.Popen[bytes]]", folder: Path) -> None:
-    """Blame the rank that was lost first: one killed by a signal before those that complain."""
+    """Blame a rank that went without a word (killed, or left) before those that complain: they miss
+    it. Of these the first one."""
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline and any(child.poll() is None for child in children):
         time.sleep(POLL_S)
-    for rank, child in enumerate(children):
-        if (status := child.poll()) is not None and status < 0:
-            raise RunError(f"rank {rank} was lost: killed by {signal.Signals(-status).name}")
     failures = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
-    if failures:
-        kind, _, sentence = failures[0].read_text().partition("\n")
-        if kind == "input":
-            raise InputError(sentence)
-        raise RunError(f"rank {failures[0].stem} failed: {sentence}")
-    rank = next(rank for rank, child in enumerate(children) if child.poll())
-    last = (_lines(folder / f"{rank}.log") or ["it said nothing"])[-1]
-    raise RunError(f"rank {rank} was lost: exit status {children[rank].poll()}: {last.strip()}")
+    explained = {int(path.stem) for path in failures}
+    for rank, child in enumerate(children):
+        status = child.poll()
+        if not status or rank in explained:
+            continue
+        if status < 0:
+            raise RunError(f"rank {rank} was lost: killed by {signal.Signals(-status).name}")
+        last = (_lines(folder / f"{rank}.log") or ["it said nothing"])[-1].strip()
+        raise RunError(f"rank {rank} was lost: exit status {status}: {last}")
+    kind, _, sentence = failures[0].read_text().partition("\n")
+    if kind == "input":
+        raise InputError(sentence)
+    raise RunError(f"rank {failures[0].stem} failed: {sentence}")
 
 
 def _end(children: "list[subprocess.Popen[bytes]]") -> None:

@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
 
 
 def call(job: Job, rendezvous: str, rank: int, progress: Any) -> Any:
-    """Join the group at `rendezvous` and call the job's task."""
+    """Join the group at `rendezvous` and call the job's task; rank 0's result on every rank."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -48,8 +48,9 @@ def call(job: Job, rendezvous: str, rank: int, progress: Any) -> Any:
         module, _, function = job.task.partition(":")
         gc.disable()  # collected between steps, as training frameworks do
         result = getattr(importlib.import_module(module), function)(job.argument, progress)
-        dist.barrier()
-        return result
+        shared = [result]
+        dist.broadcast_object_list(shared, 0)
+        return shared[0]
     finally:
         dist.destroy_process_group()
 
@@ -67,15 +68,17 @@ def _progress(folder: Path, rank: int) -> Any:
 
 def _leave_reason(path: Path, error: Exception) -> None:
     kind = "input" if isinstance(error, InputError) else "run"
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    sentence = " ".join(str(root).split())
-    if not isinstance(error, UnbubbleError):
-        sentence = f"{type(root).__name__}: {sentence}"
     unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(f"{kind}\n{sentence}")
+    unfinished.write_text(f"{kind}\n{sentence(error)}")
     unfinished.rename(path)
+
+
+def sentence(error: BaseException) -> str:
+    """An exception's first cause in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    return text if isinstance(error, UnbubbleError) else f"{type(error).__name__}: {text}"
 
 
 def _leave_with_parent() -> None:

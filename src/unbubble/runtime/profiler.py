@@ -101,7 +101,6 @@ def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[i
         for module in modules:
             module.zero_grad()
         gc.collect()
-        recorder.clear()
         dist.barrier()
         with recorder.recording():
             schedule.step(inputs, target=targets, losses=[], return_outputs=False)

@@ -1,18 +1,24 @@
 """Run: schedules for real on PyTorch's runtime, and what was measured as Timelines."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
 
+from unbubble.action import KIND_MASK, TRANSFER, Action, Kind, pack, unpack
 from unbubble.errors import InputError
 from unbubble.runtime.launch import Job, launch
 from unbubble.schedule import Schedule, format_csv
-from unbubble.simulate import Timeline
+from unbubble.schedule.check import check
+from unbubble.simulate import Timeline, Transfer
 
 GRADIENT_TOLERANCE = 1e-5
+WAITED_NS = 50_000
+"""A shorter wait for a receive is the call itself: the data were there."""
 
 
 class Setup(NamedTuple):
@@ -61,13 +67,15 @@ class RunJob(msgspec.Struct, kw_only=True):
 
 
 class RankSteps(msgspec.Struct, kw_only=True):
-    """What one rank recorded of one pipeline: its lowered order, then per step begin, end and wait
-    of each action and the optimizer's time, in ns, and the loss where the last stage is."""
+    """What one rank recorded of one pipeline: its lowered order, then for each step its begin, of
+    each action the end, the wait and the model's time, and the optimizer's time, in ns; the loss
+    where the last stage is."""
 
     actions: list[str]
-    begins: list[list[int]] = msgspec.field(default_factory=list)
+    begins: list[int] = msgspec.field(default_factory=list)
     ends: list[list[int]] = msgspec.field(default_factory=list)
     waits: list[list[int]] = msgspec.field(default_factory=list)
+    computes: list[list[int]] = msgspec.field(default_factory=list)
     optimizer: list[int] = msgspec.field(default_factory=list)
     losses: list[float] = msgspec.field(default_factory=list)
 
@@ -112,6 +120,7 @@ def run(
     steps: int = 5,
     warmup: int = 2,
     verify: bool = True,
+    prove: bool = True,
     seed: int = 0,
     learning_rate: float = 1e-3,
     timeout_s: float = 120.0,
@@ -119,8 +128,12 @@ def run(
 ) -> list[Measured]:
     """Run schedules of one workload on processes of this machine, one a rank, in one launch.
 
-    Raises RunError if a rank is lost. Gradients that differ are reported, not raised.
+    Raises InputError for a schedule that is not proved right (`prove`), RunError if a rank is
+    lost. Gradients that differ are reported, not raised.
     """
+    for schedule, _ in setups:
+        if prove:
+            _proved(schedule)
     ranks = {setup.schedule.ranks for setup in setups}
     if len(ranks) != 1 or steps < 1 or warmup < 0:
         raise InputError(
@@ -146,6 +159,26 @@ def run(
     return [measured(setup, result) for setup, result in zip(setups, results, strict=True)]
 
 
+def _proved(schedule: Schedule) -> None:
+    """Raises InputError unless the schedule is complete, free of deadlock, and such that PyTorch's
+    runtime finds the right losses."""
+    name = schedule.name or "the schedule"
+    report = check(schedule)
+    for rank, _, action, fault in report.faults:
+        raise InputError(f"{name}: {action} on rank {rank}: {fault}")
+    for rank, _, blocked, other in report.deadlock:
+        raise InputError(f"{name} deadlocks: {blocked} on rank {rank} waits for {other}")
+    last = schedule.num_stages - 1
+    order = [a.microbatch for r in range(schedule.ranks) for action in schedule.actions(r)
+             for a in action.parts if a.kind is Kind.F and a.stage == last]  # fmt: skip
+    if order != sorted(order):
+        late = next(a for a, b in pairwise(order) if a > b)
+        raise InputError(
+            f"{name}: {last}F{late} comes before a lower microbatch of the last stage, and "
+            "PyTorch's runtime takes the loss of microbatch i from that stage's i-th forward"
+        )
+
+
 def measured(setup: Setup, result: PipelineResult) -> Measured:
     """What the ranks recorded of one pipeline, as Timelines."""
     steps = range(len(result.ranks[0].begins))
@@ -162,26 +195,73 @@ def measured(setup: Setup, result: PipelineResult) -> Measured:
 
 def _timeline(order: Schedule, ranks: Sequence[RankSteps], step: int) -> Timeline:
     """One recorded step in ns; the wait for inputs stands before each action's start."""
-    zero = min(r.begins[step][0] for r in ranks)
-    starts, ends = [], []
+    zero = min(r.begins[step] for r in ranks)
+    rows: list[tuple[array[int], ...]] = []
     for record in ranks:
-        start, end = array("q"), array("q")
-        before = record.begins[step][0]
-        columns = zip(record.actions, record.waits[step], record.ends[step], strict=True)
-        for text, wait, finish in columns:
+        start, end, waited, overhead = columns = tuple(array("q") for _ in range(4))
+        before = record.begins[step]
+        for text, wait, compute, finish in zip(
+            record.actions, record.waits[step], record.computes[step], record.ends[step],
+            strict=True,
+        ):  # fmt: skip
             codes = 2 if text.endswith("OVERLAP_F_B") else 1
             start.extend([before + wait - zero] * codes)
             end.extend([finish - zero] * codes)
+            waited.extend([wait] * codes)
+            overhead.extend([0] * (codes - 1) + [finish - before - wait - compute])
             before = finish
-        starts.append(start)
-        ends.append(end)
+        rows.append(columns)
+    starts, ends, waits, overheads = (tuple(column) for column in zip(*rows, strict=True))
     return Timeline(
         schedule=order,
-        starts=tuple(starts),
-        ends=tuple(ends),
+        starts=starts,
+        ends=ends,
         begin=0,
         finish=max(row[-1] for row in ends),
+        overhead=overheads,
+        transfers=tuple(_transfers(order, starts, ends, waits)),
         unit="s",
         ticks_per_unit=10**9,
         measured=True,
     )
+
+
+def _transfers(
+    order: Schedule,
+    starts: Sequence["array[int]"],
+    ends: Sequence["array[int]"],
+    waits: Sequence["array[int]"],
+) -> Iterator[Transfer]:
+    """Every tensor's way between ranks: from the later post of its two ends to its arrival.
+
+    The arrival shows only where the receiver waited for it; elsewhere it was not later than the
+    action that used it, and the usual time is taken.
+    """
+    rank_of = order.placement.rank_of
+    posted: dict[int, int] = {}
+    for codes, end in zip(order.codes, ends, strict=True):
+        posted |= {c: e for c, e in zip(codes, end, strict=True) if c & KIND_MASK in TRANSFER}
+    found: list[tuple[Transfer, bool]] = []
+    for rank, codes in enumerate(order.codes):
+        for i, code in enumerate(codes):
+            kind, stage, microbatch, _ = unpack(code)
+            source = stage - 1 if kind is Kind.F else stage + 1
+            if kind > Kind.I or not 0 <= source < len(rank_of) or rank_of[source] == rank:
+                continue
+            send, receive = (
+                (Kind.SEND_F, Kind.RECV_F) if kind is Kind.F else (Kind.SEND_B, Kind.RECV_B)
+            )
+            ready = max(
+                posted[pack(send, source, microbatch)], posted[pack(receive, stage, microbatch)]
+            )
+            # the data may be there before the call that sends them returns
+            arrival = starts[rank][i]
+            action = Action(send, source, microbatch)
+            transfer = Transfer(action, rank_of[source], rank, min(ready, arrival), arrival)
+            found.append((transfer, waits[rank][i] > WAITED_NS))
+    times = [t.end - t.start for t, waited in found if waited]
+    usual = round(median(times)) if times else 0
+    for transfer, waited in found:
+        yield (
+            transfer if waited else transfer._replace(end=min(transfer.end, transfer.start + usual))
+        )

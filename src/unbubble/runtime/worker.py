@@ -12,7 +12,9 @@ from torch import distributed as dist
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
+from unbubble.errors import RunError
 from unbubble.runtime import verify
+from unbubble.runtime.process import sentence
 from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.run import PipelineJob, RankSteps, RunJob
 from unbubble.runtime.workload import Stage, Workload, load
@@ -79,6 +81,7 @@ class Pipeline:
         self.parameters = [p for m in self.modules.values() for p in m.parameters()]
         self.optimizer = torch.optim.SGD(self.parameters, lr=learning_rate)
         self.recorder = Recorder()
+        self.recorder.watch(self.schedule)
         order = self.schedule.pipeline_order_with_comms[self.rank]
         self.record = RankSteps(actions=[str(action) for action in order])
 
@@ -87,27 +90,31 @@ class Pipeline:
         count = self.job.microbatches
         inputs, targets = self.workload.batch(number * count, count)
         losses: list[torch.Tensor] = []
-        self.schedule.step(
-            *((inputs,) if self.holds_first else ()),
-            **({"target": targets, "losses": losses} if self.holds_last else {}),
-            return_outputs=False,
-        )
+        with self.recorder.recording():
+            try:
+                self.schedule.step(
+                    *((inputs,) if self.holds_first else ()),
+                    **({"target": targets, "losses": losses} if self.holds_last else {}),
+                    return_outputs=False,
+                )
+            except Exception as error:
+                where = f"in {self.recorder.action}: " if self.recorder.action else ""
+                raise RunError(where + sentence(error)) from None
         return sum(loss.item() for loss in losses) if self.holds_last else None
 
     def timed_step(self, *, keep: bool) -> None:
         """One step from a common start, then the optimizer on its own."""
         self.optimizer.zero_grad()
         gc.collect()
-        self.recorder.clear()
         dist.barrier()
-        with self.recorder.recording():
-            loss = self.step(0)
+        loss = self.step(0)
         done = perf_counter_ns()
         self.optimizer.step()
         if keep:
             self.record.optimizer.append(perf_counter_ns() - done)
-            self.record.begins.append(list(self.recorder.begins))
+            self.record.begins.append(self.recorder.begins[0])
             self.record.ends.append(list(self.recorder.ends))
             self.record.waits.append(list(self.recorder.waits))
+            self.record.computes.append(list(self.recorder.computes))
             if loss is not None:
                 self.record.losses.append(loss)

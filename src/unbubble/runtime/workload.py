@@ -1,7 +1,7 @@
 """Workload: what is trained: the ordered layers, the loss and the data.
 
-A user's model is named MODULE:FUNCTION. The function takes no argument and returns a Workload, or
-the tuple (layers, loss, batch):
+A user's model is named MODULE:FUNCTION, or MODULE:FUNCTION(1, "a", [2.5]) with arguments as in
+JSON. The function returns a Workload, or the tuple (layers, loss, batch):
 
     layers   a sequence of torch modules, each taking what the one before returns
     loss     loss(output, target), averaged over the samples of a microbatch
@@ -10,7 +10,9 @@ the tuple (layers, loss, batch):
 """
 
 import importlib
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from torch import nn
 from unbubble.errors import InputError
 
 Microbatch = tuple[torch.Tensor, torch.Tensor]
+
+_TARGET = re.compile(r"([\w.]+):(\w+)(?:\((.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +58,25 @@ class Stage(nn.Module):
 
 def load(target: str, seed: int = 0) -> Workload:
     """Import MODULE:FUNCTION and build its workload; the same seed gives the same parameters."""
-    module_name, colon, function_name = target.partition(":")
-    if not (colon and module_name and function_name):
+    match = _TARGET.fullmatch(target.strip())
+    if match is None:
         raise InputError(
             f"{target!r} does not name a model; write MODULE:FUNCTION, as in mymodel:build"
         )
+    module_name, function_name, given = match.groups()
     if (here := os.getcwd()) not in sys.path:  # a console script's path lacks it
         sys.path.insert(0, here)
     try:
+        arguments = json.loads(f"[{given or ''}]")
         function = getattr(importlib.import_module(module_name), function_name)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{target}: the arguments are not JSON: {error}") from None
     except ModuleNotFoundError as error:
         raise InputError(f"{target}: there is no module {error.name!r} to import") from None
     except AttributeError:
         raise InputError(f"{target}: the module has no function {function_name!r}") from None
     torch.manual_seed(seed)
-    return _workload(target, function())
+    return _workload(target, function(*arguments))
 
 
 def _workload(target: str, made: Any) -> Workload:

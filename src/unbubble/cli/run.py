@@ -1,0 +1,92 @@
+"""unbubble run: a plan for real, beside what was predicted."""
+
+from pathlib import Path
+
+import click
+
+from unbubble.cli import options as shared
+from unbubble.cli.output import print_json
+from unbubble.cli.progress import progress
+from unbubble.errors import InputError, RunError
+
+
+@click.command("run")
+@click.argument("plan_path", metavar="PLAN")
+@click.option("--model", metavar="MODULE:FUNCTION", help="The model [default: the plan's].")
+@click.option("--steps", type=click.IntRange(1, 100000), default=8, show_default=True,
+              help="Measured steps.")  # fmt: skip
+@click.option("--warmup", type=click.IntRange(0, 100000), default=2, show_default=True,
+              help="Steps before, not measured.")  # fmt: skip
+@click.option("--verify/--no-verify", default=True,
+              help="Compare the gradients with one process [default: yes].")  # fmt: skip
+@click.option("--seed", type=int, default=0, help="Seed of the parameters.")
+@click.option("--learning-rate", type=click.FloatRange(0), default=1e-3, show_default=True)
+@click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
+              help="Seconds one rank may wait for another.")  # fmt: skip
+@click.option("--recording", type=Path, metavar="FILE", help="Save every measured step.")
+@shared.pictures
+@shared.json
+def command(
+    plan_path: str,
+    model: str | None,
+    steps: int,
+    warmup: int,
+    verify: bool,
+    seed: int,
+    learning_rate: float,
+    timeout: float,
+    recording: Path | None,
+    svg: str | None,
+    chrome: str | None,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Run PLAN on processes of this machine, or inside your own torchrun, one process a rank.
+
+    PyTorch's schedule runtime runs the plan's schedule on gloo. The gradients of two accumulated
+    steps are compared with one process that runs the whole batch; a difference above rounding
+    fails the command.
+    """
+    from unbubble.plan import load_plan
+    from unbubble.report import write
+    from unbubble.runtime.launch import is_main
+    from unbubble.runtime.outcome import Outcome
+    from unbubble.runtime.prediction import lowered, predict
+    from unbubble.runtime.run import Setup, run
+    from unbubble.trace.recording import dump_recording
+
+    plan = load_plan(plan_path)
+    target = model or plan.model
+    if not target or not plan.layers_per_stage:
+        missing = "layers_per_stage" if target else "model (or give --model)"
+        raise InputError(f"{plan_path}: the plan has no {missing}, which a run needs")
+    order = lowered(plan.schedule)
+    predicted = predict(order, plan.costs)
+    with progress("run") as tell:
+        [measured] = run(
+            [Setup(order, plan.layers_per_stage)],
+            target,
+            steps=steps,
+            warmup=warmup,
+            verify=verify,
+            seed=seed,
+            learning_rate=learning_rate,
+            timeout_s=timeout,
+            on_progress=tell,
+        )
+    if not is_main():
+        return
+    outcome = Outcome(predicted=predicted, measured=measured)
+    if recording:
+        dump_recording(recording, measured.steps)
+    write(predicted, measured=outcome.typical, svg=svg, chrome=chrome, html=html)
+    if as_json:
+        print_json(outcome.document())
+    else:
+        head = f"{order.name or 'custom'}, {order.ranks} ranks, {order.microbatches} microbatches"
+        click.echo("\n".join([f"{head}, {target}", *outcome.lines()]))
+    if (gradients := measured.gradients) and not gradients.equal:
+        raise RunError(
+            f"the gradients differ from one process by {gradients.largest_difference:.3g} in "
+            f"{gradients.parameter}; the schedule does not train the same model"
+        )

@@ -1,0 +1,132 @@
+"""Outcome: a measured run beside its prediction, in the figures that commands print."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from unbubble.attribution import Attribution, RankClasses, attribute
+from unbubble.runtime.run import GRADIENT_TOLERANCE, Measured
+from unbubble.simulate import Timeline
+
+CLASSES = (
+    "compute",
+    "bubble",
+    "imbalance_static",
+    "imbalance_jitter",
+    "communication",
+    "overhead",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What was predicted and what came; `typical` is the measured step of the median time."""
+
+    predicted: Timeline
+    measured: Measured
+
+    @property
+    def step_s(self) -> float:
+        """The median step time."""
+        return median(self.measured.step_times_s)
+
+    @property
+    def predicted_s(self) -> float:
+        return self.predicted.in_unit(self.predicted.makespan)
+
+    @property
+    def error(self) -> float:
+        """Predicted / measured − 1."""
+        return self.predicted_s / self.step_s - 1
+
+    @property
+    def typical(self) -> Timeline:
+        return min(
+            self.measured.steps, key=lambda step: abs(step.in_unit(step.makespan) - self.step_s)
+        )
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """The classes of the typical step."""
+        return attribute(self.typical)
+
+    @cached_property
+    def predicted_attribution(self) -> Attribution:
+        return attribute(self.predicted)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON answer of `unbubble run`; times in seconds."""
+        schedule, gradients = self.typical.schedule, self.measured.gradients
+        return {
+            "schedule": schedule.name or "custom",
+            "ranks": schedule.ranks,
+            "microbatches": schedule.microbatches,
+            "num_stages": schedule.num_stages,
+            "unit": "s",
+            "step_times_s": list(self.measured.step_times_s),
+            "step_s": self.step_s,
+            "predicted_s": self.predicted_s,
+            "error": self.error,
+            "gradients": gradients
+            and {
+                "largest_difference": gradients.largest_difference,
+                "parameter": gradients.parameter,
+                "parameters": gradients.parameters,
+                "tolerance": GRADIENT_TOLERANCE,
+                "equal": gradients.equal,
+            },
+            "attribution": _classes(self.attribution),
+            "predicted_attribution": _classes(self.predicted_attribution),
+            "optimizer_s": list(self.measured.optimizer_s),
+            "losses": list(self.measured.losses),
+        }
+
+    def lines(self) -> list[str]:
+        """The same for people."""
+        times, gradients = self.measured.step_times_s, self.measured.gradients
+        found = [
+            f"step {1e3 * self.step_s:.1f} ms, the median of {len(times)} "
+            f"({1e3 * min(times):.1f} to {1e3 * max(times):.1f}); predicted "
+            f"{1e3 * self.predicted_s:.1f} ms, {100 * self.error:+.1f} %",
+            f"optimizer {1e3 * median(self.measured.optimizer_s):.1f} ms, not in the step",
+        ]
+        if gradients is not None:
+            found.append(
+                f"gradients of {gradients.parameters} parameters after two accumulated steps "
+                f"differ from one process by at most {gradients.largest_difference:.2g} "
+                f"({gradients.parameter}); {GRADIENT_TOLERANCE:g} is allowed"
+            )
+        return [*found, "", *class_lines(self.attribution, self.predicted_attribution)]
+
+
+def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
+    """The five classes of every rank in ms, the predicted ones in the line below."""
+    head = f"{'ms':18}{'compute':>10}{'bubble':>10}{'imbalance':>11}{'jitter':>9}"
+    lines = [head + f"{'communication':>15}{'overhead':>10}{'total':>10}"]
+    for ours, theirs in zip(measured.ranks, predicted.ranks, strict=True):
+        lines.append(f"rank {ours.rank} measured".ljust(18) + _cells(measured, ours))
+        lines.append("       predicted".ljust(18) + _cells(predicted, theirs))
+    return lines
+
+
+def _cells(attribution: Attribution, row: RankClasses) -> str:
+    widths = (10, 10, 11, 9, 15, 10, 10)
+    values = [attribution.in_unit(getattr(row, name)) for name in (*CLASSES, "total")]
+    return "".join(f"{1e3 * v:{w}.1f}" for v, w in zip(values, widths, strict=True))
+
+
+def _classes(attribution: Attribution) -> dict[str, Any]:
+    keys: Sequence[str] = (*CLASSES, "total", "recompute", "optimizer")
+    return {
+        "ranks": [
+            {"rank": row.rank}
+            | {f"{key}_s": attribution.in_unit(getattr(row, key)) for key in keys}
+            for row in attribution.ranks
+        ],
+        "gains": {
+            f"{key}_s": attribution.in_unit(value)
+            for key, value in attribution.gains._asdict().items()
+        },
+    }

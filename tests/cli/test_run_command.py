@@ -1,0 +1,91 @@
+"""unbubble run: a plan for real on two processes."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from unbubble import Costs, Duration, StageCosts
+from unbubble.families import generate
+from unbubble.plan import Plan, dump_plan
+from unbubble.trace.recording import load_recording
+
+CLASSES = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
+
+
+@pytest.fixture
+def plan(tmp_path):
+    schedule = generate("1f1b", 2, 4)
+    stage = StageCosts(forward=Duration(10**6), backward=Duration(2 * 10**6))
+    costs = Costs(stages=(stage, stage), unit="s", ticks_per_unit=10**9)
+    path = tmp_path / "plan.json"
+    dump_plan(
+        path,
+        Plan(
+            schedule=schedule,
+            costs=costs,
+            layers_per_stage=(4, 4),
+            model="unbubble.runtime.decoder:tiny",
+        ),
+    )
+    return path
+
+
+def test_the_keys_of_the_contract_and_the_files(unbubble, plan, tmp_path):
+    recording, trace = tmp_path / "run.json", tmp_path / "trace.json"
+    answer = unbubble(f"run {plan} --steps 3 --json --recording {recording} --chrome {trace}").json
+    assert len(answer["step_times_s"]) == 3
+    assert answer["step_s"] == sorted(answer["step_times_s"])[1]
+    assert answer["predicted_s"] == pytest.approx(0.015)  # (m + p − 1) × 3 ms
+    assert answer["error"] == pytest.approx(answer["predicted_s"] / answer["step_s"] - 1)
+    assert answer["unit"] == "s"
+    assert answer["gradients"]["equal"]
+    assert answer["gradients"]["largest_difference"] <= answer["gradients"]["tolerance"] == 1e-5
+    for row in answer["attribution"]["ranks"]:
+        assert sum(row[f"{name}_s"] for name in CLASSES) == pytest.approx(row["total_s"])
+        assert row["compute_s"] > 0
+    assert answer["attribution"]["gains"].keys() == answer["predicted_attribution"]["gains"].keys()
+    steps = load_recording(recording)
+    assert [step.in_unit(step.makespan) for step in steps] == answer["step_times_s"]
+    assert json.loads(trace.read_bytes())["traceEvents"]
+
+
+def test_inside_torchrun(plan):
+    program = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
+    done = subprocess.run(
+        [*program, "unbubble", "run", str(plan), "--steps", "1", "--no-verify", "--json"],
+        capture_output=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["gradients"] is None
+    assert answer["ranks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": ""}, "the plan has no model"),
+        ({"model": "nothing"}, "'nothing' does not name a model"),
+        ({"layers_per_stage": ()}, "the plan has no layers_per_stage"),
+    ],
+)
+def test_a_plan_that_cannot_be_run(unbubble, plan, change, message):
+    from dataclasses import replace
+
+    from unbubble.plan import load_plan
+
+    dump_plan(plan, replace(load_plan(plan), **change))
+    result = unbubble(f"run {plan}")
+    assert (result.status, result.out) == (2, "")
+    assert message in result.err
+
+
+def test_a_missing_plan(unbubble, tmp_path):
+    result = unbubble(f"run {tmp_path}/none.json")
+    assert result.status == 2
+    assert "No such file" in result.err

@@ -1,0 +1,52 @@
+"""Models that go wrong on rank 1, named as MODULE:FUNCTION by the tests."""
+
+import os
+import signal
+import time
+
+import torch
+from torch import nn
+
+
+class Bad(nn.Module):
+    def __init__(self, deed):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.deed = deed
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if os.environ["RANK"] == "1" and self.calls > 2:
+            self.deed()
+        return x * self.weight
+
+
+def _build(deed):
+    x = torch.ones(2, 4)
+    return [Bad(lambda: None), Bad(deed)], lambda out, y: (out - y).square().mean(), (x, x)
+
+
+def killed():
+    return _build(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def raising():
+    def deed():
+        raise ValueError("no such\nluck")
+
+    return _build(deed)
+
+
+def hanging():
+    return _build(lambda: time.sleep(1000))
+
+
+def leaving():
+    return _build(lambda: os._exit(7))
+
+
+def tied():
+    shared = nn.Linear(4, 4)
+    x = torch.ones(2, 4)
+    return [shared, shared], lambda out, y: (out - y).square().mean(), (x, x)

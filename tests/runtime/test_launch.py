@@ -1,0 +1,110 @@
+"""A job ends within seconds whatever its processes do, says why, and leaves nobody behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from unbubble import InputError, RunError, Schedule
+from unbubble.runtime.launch import Job, launch
+from unbubble.runtime.run import Setup, run
+
+ORDER = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], name="1f1b")
+
+
+def run_bad(model, **options):
+    options = {"steps": 3, "warmup": 0, "verify": False, "timeout_s": 60} | options
+    return run([Setup(ORDER, [1, 1])], f"bad_models:{model}", **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("killed", "rank 1 was lost: killed by SIGKILL"),
+        ("raising", "rank 1 failed: in 1F1: ValueError: no such luck"),
+        ("leaving", "rank 1 was lost: exit status 7"),
+    ],
+)
+def test_a_lost_rank_ends_the_run_and_is_named(model, message):
+    before = set(Path(tempfile.gettempdir()).glob("unbubble-*"))
+    begin = time.monotonic()
+    with pytest.raises(RunError, match=message):
+        run_bad(model)
+    assert time.monotonic() - begin < 45  # most of it starts torch
+    assert set(Path(tempfile.gettempdir()).glob("unbubble-*")) <= before
+
+
+def test_a_rank_that_hangs_is_not_waited_for_longer_than_the_timeout():
+    with pytest.raises(RunError, match=r"rank 0 failed: in 0B\d: .*[Tt]imed out"):
+        run_bad("hanging", timeout_s=8)
+
+
+def test_a_model_that_cannot_be_run_is_the_users_to_fix():
+    with pytest.raises(InputError, match="layers 0 and 1 share a parameter"):
+        run_bad("tied")
+
+
+def test_an_interrupt_ends_the_processes():
+    program = (
+        "from unbubble.runtime.launch import Job, launch\n"
+        "launch(Job(task='time:sleep', argument=60, processes=2), print)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    try:
+        children = wait_for(lambda: children_of(parent.pid), 2)
+        parent.send_signal(signal.SIGINT)
+        assert parent.wait(20) != 0
+        assert not any(map(alive, children))
+    finally:
+        parent.kill()
+
+
+def test_processes_end_with_a_parent_that_is_killed():
+    program = (
+        "from unbubble.runtime.launch import Job, launch\n"
+        "launch(Job(task='time:sleep', argument=60, processes=1), print)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    children = wait_for(lambda: children_of(parent.pid), 1)
+    parent.kill()
+    parent.wait(10)
+    wait_for(lambda: [0] if not any(map(alive, children)) else [], 1)
+
+
+def test_only_as_many_processes_as_torchrun_started_are_used(monkeypatch):
+    for key, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "3",
+        "MASTER_ADDR": "x",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(InputError, match="torchrun started 3 processes and 2 are needed"):
+        launch(Job(task="time:sleep", argument=0, processes=2))
+
+
+def wait_for(found, count, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if len(result := found()) >= count:
+            return result
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def children_of(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
