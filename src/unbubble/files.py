@@ -44,9 +44,12 @@ def replacing(path: str | Path) -> Iterator[IO[Any]]:
     """A binary file beside `path` that takes its place when the block ends without an error.
 
     What is not a regular file (a pipe, /dev/stdout) is written directly. Raises OSError where the
-    folder cannot be written.
+    folder cannot be written, InputError for what is no path.
     """
-    target = Path(os.path.realpath(path))
+    try:
+        target = Path(os.path.realpath(path))
+    except ValueError as error:  # a path with a null byte
+        raise InputError(f"{str(path)!r} is not a path: {error}") from None
     if target.exists() and not target.is_file():
         with open(target, "wb") as direct:
             yield direct
