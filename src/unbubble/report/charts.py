@@ -6,9 +6,9 @@ from fractions import Fraction
 from unbubble.action import Kind
 from unbubble.attribution import Attribution, RankClasses
 from unbubble.report import palette
-from unbubble.report.language import both, clean
+from unbubble.report.language import both
 from unbubble.report.rows import kinds, shown_ranks
-from unbubble.report.scale import Scale, shown
+from unbubble.report.scale import Scale, percent, shown
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import Curve
 
@@ -53,7 +53,7 @@ def class_bars(attributions: Sequence[tuple[str, str, Attribution]]) -> str:
             rows.append(
                 f'<span class="name{last}">{label}</span>'
                 f'<div class="track{last}">{_bar(row, low * per, whole * per)}</div>'
-                f'<span class="{last.strip()}">{share:.1%}</span>'
+                f'<span class="{last.strip()}">{percent(share)}</span>'
             )
     return f'<div class="bars">{"".join(rows)}</div>'
 
@@ -78,10 +78,11 @@ def _bar(row: RankClasses, low: Fraction, whole: Fraction) -> str:
             left = at = left + value
         width = float(abs(value) / whole) * 100
         share = float(value / row.total) if row.total else 0.0
-        text = f"{share:.0%}" if width >= 5 else ""
+        text = percent(share, 0) if width >= 5 else ""
         sign = " negative" if value < 0 else ""
+        title = f"{en} · {zh}: {percent(share, 2)}"
         parts.append(
-            f'<i class="k-{field} {tone}{sign}" title="{clean(f"{en} · {zh}: {share:.2%}")}" '
+            f'<i class="k-{field} {tone}{sign}" title="{title}" '
             f'style="left:{float(at / whole) * 100:.3f}%;width:{width:.3f}%">{text}</i>'
         )
     zero = f'<b class="zero" style="left:{float(-low / whole) * 100:.3f}%"></b>' if low else ""
@@ -137,7 +138,7 @@ def class_table(attribution: Attribution, scale: Scale) -> str:
 
 def _time_and_share(value: Fraction, total: Fraction, scale: Scale) -> str:
     share = float(value / total) if total else 0.0
-    return f"<td>{scale.text(value)}<br><small>{share:.1%}</small></td>"
+    return f"<td>{scale.text(value)}<br><small>{percent(share)}</small></td>"
 
 
 def curves(

@@ -16,7 +16,7 @@ from unbubble.attribution import Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.report.charts import class_bars, class_key, class_table, curves, kind_key
 from unbubble.report.language import both, clean
-from unbubble.report.scale import Scale, scale_for, shown
+from unbubble.report.scale import Scale, percent, scale_for, shown
 from unbubble.report.svg import svg
 from unbubble.report.viewer import viewer_data
 from unbubble.simulate import Timeline
@@ -150,7 +150,7 @@ def _headline(page: Sequence[Shown]) -> str:
     cards.append(
         (
             both("Bubble", "气泡"),
-            f"{float(last.timeline.bubble_fraction):.1%}",
+            percent(float(last.timeline.bubble_fraction)),
             ("idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）"),
         )
     )
@@ -224,7 +224,7 @@ def _gains(last: Shown) -> str:
     )
     body = "".join(
         f'<tr><th class="words">{both(en, zh)}</th><td>{last.scale.text(gain)}</td>'
-        f"<td>{float(gain / total) if total else 0.0:.1%}</td></tr>"
+        f"<td>{percent(float(gain / total) if total else 0.0)}</td></tr>"
         for gain, en, zh in rows
         if gain
     )
@@ -351,7 +351,7 @@ def _numbers(page: Sequence[Shown]) -> str:
     for en, zh, meaning, meaning_zh, figure, is_time in _FIGURES:
         values = [figure(s.timeline) for s in page]
         cells = "".join(
-            f"<td>{s.scale.text(v) if is_time else f'{float(v):.2%}'}</td>"
+            f"<td>{s.scale.text(v) if is_time else percent(float(v), 2)}</td>"
             for s, v in zip(page, values, strict=True)
         )
         if len(page) == 2:
@@ -359,9 +359,8 @@ def _numbers(page: Sequence[Shown]) -> str:
                 s.timeline.in_unit(v) if is_time else float(v)
                 for s, v in zip(page, values, strict=True)
             )
-            points = both(
-                f"{(ahead - actual) * 100:+.2f} points", f"{(ahead - actual) * 100:+.2f} 个百分点"
-            )
+            points = percent(ahead - actual, 2, sign=True).rstrip("%")
+            points = both(f"{points} points", f"{points} 个百分点")
             cells += f"<td>{_change(ahead, actual) if is_time else points}</td>"
         words = f"<small>{both(meaning, meaning_zh)}</small>"
         rows.append(f"<tr><th>{both(en, zh)}{words}</th>{cells}</tr>")
@@ -377,7 +376,7 @@ def _numbers(page: Sequence[Shown]) -> str:
 
 
 def _change(value: float, base: float) -> str:
-    return f"{(value / base - 1):+.1%}".replace("-", "−") if base else shown(value)
+    return percent(value / base - 1, sign=True) if base else shown(value)
 
 
 def _facts(timeline: Timeline, facts: Sequence[tuple[str, str]]) -> str:

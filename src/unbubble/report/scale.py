@@ -57,6 +57,11 @@ def shown(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def percent(share: float, decimals: int = 1, *, sign: bool = False) -> str:
+    """A share in percent, as `54.3%`."""
+    return f"{share:{'+' if sign else ''}.{decimals}%}".replace("-", "−")
+
+
 def round_step(least: float) -> float:
     """The smallest of 1, 2, 5, 10, … times a power of ten that is at least `least`."""
     power = float(10.0 ** floor(log10(least)))

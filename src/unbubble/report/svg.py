@@ -191,8 +191,11 @@ def _numbers(pieces: list[_Piece], y: float, height: float) -> Iterator[str]:
     """Microbatch numbers where they fit."""
     for piece in pieces:
         for part in _parts(piece, y, height):
-            size = min(13.0, part.height - (5 if part.height > 16 else 1))
-            if part.number and size >= 7 and len(part.number) * size * 0.6 + 2 <= part.width:
+            if not part.number:
+                continue
+            tallest = part.height - (5 if part.height > 16 else 1)
+            size = int(min(13.0, tallest, (part.width - 2) / (len(part.number) * 0.62)))
+            if size >= 8:
                 x, middle = part.x + part.width / 2, part.y + part.height / 2 + size * 0.36
                 yield _text(x, middle, part.number, "dl"[part.chunk % 2], size)
 

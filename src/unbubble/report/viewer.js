@@ -248,10 +248,11 @@ export async function mount(host, first) {
       }
       if (!boxes.has(color)) boxes.set(color, []);
       boxes.get(color).push(a, top, Math.max(b - a, 0.5), own);
-      const letters = half ? Math.min(size, own - 1) : size;
-      if (!shades || letters < 8 || line.microbatch[at] < 0 || b - a < letters * 0.62 + 3) continue;
+      if (!shades || b - a < 8 || line.microbatch[at] < 0) continue;
       const text = String(line.microbatch[at]);
-      if (b - a < text.length * letters * 0.62 + 3) continue;
+      const room = (b - a - 2) / (text.length * 0.62);
+      const letters = Math.floor(Math.min(half ? Math.min(size, own - 1) : size, room));
+      if (letters < 8) continue;
       labels.push([text, (a + b) / 2, top + own / 2 + letters * 0.36, letters, line.chunk[at] % 2]);
     }
     for (const [color, found] of boxes) {
