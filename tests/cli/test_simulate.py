@@ -31,6 +31,7 @@ def test_the_keys_of_the_contract(unbubble):
         "utilization_first_order": pytest.approx(8 / 11),
         "peak_activations": [4, 3, 2, 1],
         "critical_path": answer["critical_path"],
+        "stage_sensitivity": answer["stage_sensitivity"],
         "layers_per_stage": None,
         "unit": "",
     }

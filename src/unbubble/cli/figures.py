@@ -1,6 +1,5 @@
 """The figures that a timeline is judged by, under the names of the JSON contract."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +7,6 @@ from unbubble.costs import Costs
 from unbubble.formulas import imbalance_factor, utilization_first_order
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import activations
-from unbubble.simulate.waits import waits
 
 
 def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
@@ -43,33 +41,3 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
 def rank_loads(timeline: Timeline) -> list[Fraction]:
     """The work of one microbatch on every rank, in ticks."""
     return [Fraction(work, timeline.schedule.microbatches) for work in timeline.work]
-
-
-def critical_path(timeline: Timeline) -> list[str]:
-    """The chain of actions that ends last, each waiting for the one before it."""
-    gaps = {(wait.rank, wait.end): wait for wait in waits(timeline)}
-    events = [list(timeline.events(rank)) for rank in range(timeline.ranks)]
-    place = {
-        (rank, event.action): i for rank, row in enumerate(events) for i, event in enumerate(row)
-    }
-    rank = max(range(timeline.ranks), key=lambda r: events[r][-1].end)
-    at, path = len(events[rank]) - 1, []
-    while at >= 0:
-        event = events[rank][at]
-        path.append(str(event.action))
-        wait = gaps.get((rank, event.start))
-        if wait is None:
-            at -= 1
-            continue
-        if wait.cause is None:
-            break
-        rank = wait.cause_rank
-        at = _holding(events[rank], wait.cause, place.get((rank, wait.cause), -1))
-    return path[::-1]
-
-
-def _holding(row: Sequence[Any], cause: Any, at: int) -> int:
-    """The position of an action, which may be part of an overlapped pair."""
-    if at >= 0:
-        return at
-    return next(i for i, event in enumerate(row) if cause in event.action.parts)

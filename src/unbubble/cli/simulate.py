@@ -38,8 +38,9 @@ def command(
     A single time is that of a whole rank, `9,12,7,13` those of ranks or stages, and 1.5ms or 200us
     carry a unit.
     """
-    from unbubble.cli.figures import critical_path, figures
+    from unbubble.cli.figures import figures
     from unbubble.simulate import simulate
+    from unbubble.simulate.critical import critical_path
 
     if draw and as_json:
         raise InputError("--draw prints a drawing and --json one object; use one of them")
@@ -53,7 +54,9 @@ def command(
         write(timeline, svg=svg, chrome=chrome, html=html, costs=stages.costs)
     answer = figures(timeline, stages.costs)
     if as_json:
-        answer["critical_path"] = critical_path(timeline)
+        path = critical_path(order, stages.costs)
+        answer["critical_path"] = [str(action) for action in path.actions]
+        answer["stage_sensitivity"] = path.stage_shares
         answer["layers_per_stage"] = list(stages.layers_per_stage) or None
         print_json(answer)
         return

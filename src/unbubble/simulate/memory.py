@@ -32,14 +32,19 @@ class Curve(NamedTuple):
         return Fraction(max(self.values, default=self.base), self.scale)
 
 
-def activations(timeline: Timeline, costs: Costs | None = None) -> tuple[Curve, ...]:
+def activations(
+    timeline: Timeline, costs: Costs | None = None, *, whole_until_weight: bool = False
+) -> tuple[Curve, ...]:
     """Activations of every rank in microbatches of a whole rank (1/p of the layers).
 
     Each of a rank's v stages counts 1/v. The part that goes with I is half, or what the bytes of
-    `costs` say.
+    `costs` say, or none with `whole_until_weight`.
     """
     placement = timeline.schedule.placement
-    shares = [_first_share(costs, s % placement.num_stages) for s in range(len(placement.rank_of))]
+    shares = [
+        Fraction(0) if whole_until_weight else _first_share(costs, s % placement.num_stages)
+        for s in range(len(placement.rank_of))
+    ]
     curves = []
     for rank in range(timeline.ranks):
         stages = placement.stages_of(rank)

@@ -4,6 +4,7 @@ Linking is done once; `run` then simulates it with any durations in a few nanose
 """
 
 from array import array
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
@@ -217,7 +218,7 @@ class Program:
 
     def rank_of_code(self, index: int) -> int:
         """The rank of a code, by its number in the ranks' orders joined."""
-        return next(r for r in range(self.schedule.ranks) if index < self.rank_start[r + 1])
+        return bisect(self.rank_start, index) - 1
 
     def _raise_fault(self, fault: "array[int]") -> None:
         what, index, stage = fault
