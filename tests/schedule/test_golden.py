@@ -28,6 +28,7 @@ FILES = [
     "zb-h1.4.8.1.0",
     "zb-v.3.6.2.0",
     "zb-v.3.6.2.smart",
+    "zb-v.3.6.2.rendezvous",
     "dualpipe-v.2.6.2.0",
     "dualpipe-v.2.6.2.early",
 ]

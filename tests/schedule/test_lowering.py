@@ -1,12 +1,18 @@
 """Lowering: PyTorch's own passes are the oracle of "early"; all of them pass the check."""
 
+from dataclasses import replace
+from itertools import islice
+
 import pytest
 
+from unbubble.costs import Costs
 from unbubble.errors import InputError
+from unbubble.families import family
 from unbubble.schedule import Schedule
 from unbubble.schedule.check import check
 from unbubble.schedule.lowering import RECEIVES, compute_only, lower
 from unbubble.schedule.whole_stage import for_pytorch
+from unbubble.simulate import simulate
 
 GRID = [
     (name, p, m, v)
@@ -71,7 +77,7 @@ def test_every_lowering_of_a_built_in_order_is_complete(built_in):
 
 def test_a_schedule_that_can_never_finish_is_refused():
     stuck = Schedule.of([["0F0", "0B0", "0F1", "0B1"], ["1F1", "1B1", "1F0", "1B0"]])
-    for receive in ("early", "smart"):
+    for receive in ("early", "smart", "rendezvous"):
         with pytest.raises(InputError, match="can never finish"):
             lower(stuck, receive)
 
@@ -80,5 +86,32 @@ def test_a_lowered_schedule_is_not_lowered_again():
     schedule = Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
     with pytest.raises(InputError, match="already"):
         lower(lower(schedule))
-    with pytest.raises(InputError, match="early, just-in-time, smart"):
+    with pytest.raises(InputError, match="early, just-in-time, smart, rendezvous"):
         lower(schedule, "late")
+
+
+def _begin(schedule):
+    return " ".join(map(str, islice(schedule.actions(0), 6)))
+
+
+def test_smart_does_not_hold_up_a_rank_that_sends_on_the_stream_it_receives_on():
+    """pytorch#188833: in an interleaved warm-up PyTorch posts the receives of stage 8 between the
+    sends of stage 0, where they wait for the whole first round."""
+    schedule = family("interleaved-1f1b").generate(8, 16, 2)
+    early, smart = lower(schedule), lower(schedule, "smart")
+    assert _begin(early) == "0F0 0SEND_F0 8RECV_F0 0F1 0SEND_F1 8RECV_F1"
+    assert _begin(smart) == "0F0 0SEND_F0 0F1 0SEND_F1 0F2 0SEND_F2"
+    even = Costs.uniform(schedule.placement, forward=2, backward_input=2, backward_weight=2)
+    free = simulate(schedule, even).makespan
+    stream = replace(even, channel="rank")
+    assert simulate(smart, stream).makespan == free
+    assert simulate(early, stream).makespan > 1.1 * free
+
+
+def test_rendezvous_suits_transfers_that_hold_their_ranks():
+    for name in ("1f1b", "zb-h1", "zb-v", "looped-bfs", "dualpipe-v"):
+        schedule = family(name).generate(4, 8)
+        costs = replace(Costs.uniform(schedule.placement), overlap=False)
+        held = simulate(lower(schedule, "rendezvous"), costs).makespan
+        assert held <= simulate(lower(schedule), costs).makespan
+        assert held == simulate(schedule, Costs.uniform(schedule.placement)).makespan

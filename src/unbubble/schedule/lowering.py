@@ -4,31 +4,35 @@ A send always follows its action at once. Where a receive is posted is a choice,
 
 early          when its sender sends, in rounds of one action a rank: PyTorch's own order
 just-in-time   right before the action that needs it
-smart          at the start of the action during which its data are sent, the times being guessed
+smart          at the start of the action during which its data are sent, by guessed times
+rendezvous     the same where a transfer holds both its ranks until it is over, and a receive
+               posted any earlier stops its rank
 
 A receive posted long before its data are sent holds up whatever its rank posts behind it on the
 same stream (pytorch#172668, #188833, torchtitan#2209); one posted right before its use leaves no
-time to carry the data, and two ranks that both send first wait for ever where a send blocks.
-"early" and "smart" cannot deadlock, whatever a send does: all ranks post their transfers in the
+time to carry the data, and two ranks that both send first wait for ever where a send blocks. All
+but "just-in-time" cannot deadlock, whatever a send does: all ranks post their transfers in the
 order of one list of all transfers, so the first unfinished one of that list has both its ends.
 
     1F1B, rank 0 of 2     0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
 """
 
 from array import array
+from collections.abc import Callable
+from functools import partial
 from heapq import heapify, heappop, heappush
-from itertools import count
 
 from unbubble.action import COMPUTE, JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 
-RECEIVES = ("early", "just-in-time", "smart")
+RECEIVES = ("early", "just-in-time", "smart", "rendezvous")
 
 _STAGE = 1 << STAGE_SHIFT
 _PLAIN = ~(KIND_MASK | JOINED)
-_WEIGHT = {Kind.F: 1, Kind.I: 1, Kind.W: 1, Kind.B: 2}
-"""The guessed times of "smart"."""
+_GUESS = {Kind.F: 10, Kind.I: 10, Kind.W: 10, Kind.B: 20}
+_GUESS_TRANSFER = 1
+"""Times good enough to say what is sent while a rank is busy with what."""
 
 
 def lower(schedule: Schedule, receive: str = "early") -> Schedule:
@@ -39,7 +43,12 @@ def lower(schedule: Schedule, receive: str = "early") -> Schedule:
     """
     if schedule.with_comms:
         raise InputError("the schedule has its sends and receives already")
-    passes = {"early": _early, "just-in-time": _just_in_time, "smart": _smart}
+    passes: dict[str, Callable[[Schedule], list[array[int]]]] = {
+        "early": _early,
+        "just-in-time": _just_in_time,
+        "smart": partial(_in_guessed_order, transfer=_GUESS_TRANSFER),
+        "rendezvous": partial(_in_guessed_order, transfer=0),
+    }
     if receive not in passes:
         raise InputError(f"receive is {receive!r}; it is one of {', '.join(RECEIVES)}")
     return schedule.with_rows(passes[receive](schedule))
@@ -179,15 +188,18 @@ def _just_in_time(schedule: Schedule) -> list["array[int]"]:
     return out
 
 
-def _smart(schedule: Schedule) -> list["array[int]"]:
-    """All transfers ordered by the guessed time at which their data are sent."""
+def _in_guessed_order(schedule: Schedule, transfer: int) -> list["array[int]"]:
+    """All transfers ordered by the guessed time at which their data are sent.
+
+    Of those at the same time a rank sends its own before it receives, whence gradients come
+    first and then go down the stages, and activations up.
+    """
     routes = _Routes(schedule)
     rows = [row.tolist() for row in schedule.codes]
     ends: list[list[int]] = [[] for _ in rows]  # of the actions that ran, by code
-    arrives: list[list[tuple[int, int, int, int]]] = [[] for _ in rows]
+    arriving: list[list[tuple[int, int, int, int]]] = [[] for _ in rows]
     there: dict[int, int] = {}
     waits: dict[int, int] = {}
-    number = count()
     work = list(range(len(rows)))[::-1]
     while work:
         rank = work.pop()
@@ -201,47 +213,55 @@ def _smart(schedule: Schedule) -> list["array[int]"]:
                 waits[missing[0]] = rank
                 break
             now = max([now, *(there[n] for n in needs)])
-            now += sum(_WEIGHT.get(Kind(c & KIND_MASK), 0) for c in parts)
+            now += sum(_GUESS.get(Kind(c & KIND_MASK), 0) for c in parts)
             for code in parts:
                 ended.append(now)
                 tensor, to = routes.made(code)
                 if tensor < 0:
                     continue
-                there[tensor] = now
+                there[tensor] = now if to < 0 else now + transfer
                 if to >= 0:
-                    arrives[to].append((now, rank, next(number), _receive(tensor)))
+                    arriving[to].append((now, *_precedence(code), _receive(tensor)))
                 if tensor in waits:
                     work.append(waits.pop(tensor))
     _refuse_stuck(schedule, waits)
     return [
-        _merged(rank, row, ended, sorted(arriving), routes)
-        for rank, (row, ended, arriving) in enumerate(zip(rows, ends, arrives, strict=True))
+        _merged(row, ended, sorted(receives), routes)
+        for row, ended, receives in zip(rows, ends, arriving, strict=True)
     ]
 
 
+def _precedence(code: int) -> tuple[int, int]:
+    """The order of sends at the same time, by the action whose result is sent."""
+    stage = code >> STAGE_SHIFT & STAGE_MASK
+    return (1, -stage) if code & KIND_MASK == Kind.F else (0, stage)
+
+
 def _merged(
-    rank: int,
     row: list[int],
     ends: list[int],
-    arriving: list[tuple[int, int, int, int]],
+    receives: list[tuple[int, int, int, int]],
     routes: _Routes,
 ) -> "array[int]":
-    """A rank's order with each receive before the first action that ends after its data are sent
-    (by time, then by the sender's rank: one order for all ranks)."""
+    """A rank's order with its receives: each before the action during which its data are sent, and
+    among the sends of that time in the order of all transfers."""
     order = array("q")
-    sends: list[int] = []
-    i = 0
-    joined = False
+    queue = iter([*receives, (ends[-1] + 1 if ends else 0, 0, 0, -1)])
+    upcoming = next(queue)
+    sends: list[tuple[int, int, int, int]] = []
     for code, end in zip(row, ends, strict=True):
-        while not joined and i < len(arriving) and arriving[i][:2] < (end, rank):
-            order.append(arriving[i][3])
-            i += 1
+        while upcoming[0] < end:
+            order.append(upcoming[3])
+            upcoming = next(queue)
         order.append(code)
         if routes.made(code)[1] >= 0:
-            sends.append(_send(code))
-        joined = bool(code & JOINED)
-        if not joined:
-            order.extend(sends)
+            sends.append((end, *_precedence(code), _send(code)))
+        if not code & JOINED:
+            for send in sorted(sends):
+                while upcoming < send:
+                    order.append(upcoming[3])
+                    upcoming = next(queue)
+                order.append(send[3])
             sends.clear()
     return order
 
