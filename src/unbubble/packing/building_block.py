@@ -1,0 +1,44 @@
+"""Building blocks: a schedule as one microbatch's slots on every rank, repeated every six slots.
+
+    rank 0  0 . . . 0 . . a . . . . a        V-Min, p=2: F0 at 0, F1 at 3, I1 at 4, I0 at 7
+    rank 1  . 0 0 . . a a .                  and the next microbatch's at 6, 9, 10, 13
+
+On two stages a rank (there and back) a microbatch has six actions; the two W take the slots that
+are left. How long a block's activations live sets the memory of the schedule: a microbatch on a
+rank holds its first stage from F0 to I0 and its second from F1 to I1.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from unbubble.action import Kind, pack
+
+PERIOD = 6
+
+
+class Slots(NamedTuple):
+    """The slots of one rank's F and I of its two stages, on the way there and on the way back."""
+
+    forward_there: int
+    forward_back: int
+    input_back: int
+    input_there: int
+
+
+def repeat(block: Sequence[Slots], microbatches: int) -> list["array[int]"]:
+    """Every rank's order of F and I; `block[r]` are the slots of rank r."""
+    ranks = len(block)
+    rows = []
+    for rank, slots in enumerate(block):
+        there, back = rank, 2 * ranks - 1 - rank
+        actions = zip(
+            slots, (Kind.F, Kind.F, Kind.I, Kind.I), (there, back, back, there), strict=True
+        )
+        timed = sorted(
+            (slot + PERIOD * i, pack(kind, stage, i))
+            for slot, kind, stage in actions
+            for i in range(microbatches)
+        )
+        rows.append(array("q", [code for _, code in timed]))
+    return rows

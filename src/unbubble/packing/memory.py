@@ -1,0 +1,58 @@
+"""Memory: what an order may hold while it is being made, counted in activations.
+
+    held    F           I           W
+    1 ──────┌───────────┐
+    ½       │           └───────────┐
+    0 ──────┘                       └────      one stage, one microbatch
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.costs import Costs
+from unbubble.schedule.placement import Placement
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`taken[s]` units are held from the start of stage s's F, `kept[s]` of them to the end of its
+    W and the rest to the end of its I; rank r holds at most `capacity[r]`."""
+
+    taken: tuple[int, ...]
+    kept: tuple[int, ...]
+    capacity: tuple[int, ...]
+
+    def changes(self, codes: Iterable[int]) -> "array[int]":
+        """What each F, I and W of an order adds to what is held."""
+        changes = array("q")
+        for code in codes:
+            stage = code >> STAGE_SHIFT & STAGE_MASK
+            taken, kept = self.taken[stage], self.kept[stage]
+            kind = code & KIND_MASK
+            changes.append(taken if kind == Kind.F else -kept if kind == Kind.W else kept - taken)
+        return changes
+
+
+def in_halves(placement: Placement, costs: Costs, microbatches: int) -> Memory:
+    """Room for so many microbatches of a whole rank: half of each is held to the end of I, half to
+    the end of W, unless the costs give the bytes of both."""
+    parts = [(s.held_until_input_bytes, s.held_until_weight_bytes) for s in costs.stages]
+    if any(sum(part) == 0 for part in parts):
+        parts = [(1, 1)] * costs.num_stages
+    taken = tuple(map(sum, parts))
+    return Memory(taken, tuple(kept for _, kept in parts), _room(placement, taken, microbatches))
+
+
+def whole(placement: Placement, microbatches: int) -> Memory:
+    """Room for so many microbatches of a whole rank, each stage's held whole to the end of W."""
+    taken = (1,) * placement.num_stages
+    return Memory(taken, taken, _room(placement, taken, microbatches))
+
+
+def _room(placement: Placement, taken: tuple[int, ...], microbatches: int) -> tuple[int, ...]:
+    return tuple(
+        microbatches * sum(taken[s] for s in placement.stages_of(rank))
+        for rank in range(placement.ranks)
+    )
