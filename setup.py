@@ -1,4 +1,4 @@
-"""The one compiled file: the simulator's kernel, left uncompiled where no C compiler is found."""
+"""The compiled files, two kernels of plain Python, left as they are where no C compiler is found."""
 
 from setuptools import Extension, setup
 
@@ -10,11 +10,12 @@ else:
     extensions = cythonize(
         [
             Extension(
-                "unbubble.simulate.kernel",
-                ["src/unbubble/simulate/kernel.py"],
+                f"unbubble.{package}.kernel",
+                [f"src/unbubble/{package}/kernel.py"],
                 optional=True,
                 extra_compile_args=["-O3"],
             )
+            for package in ("simulate", "packing")
         ],
         quiet=True,
     )

@@ -24,6 +24,7 @@ TIMES = {
     "W": "backward_weight",
     "B": "backward",
     "F&B": "overlapped",
+    "c": "p2p",
 }
 MODULES = [
     importlib.import_module(module.name)
@@ -35,9 +36,9 @@ MODULES = [
 def times_of(text, virtual):
     """`F=B=1 I=2` → the keywords of Costs.uniform, for a whole rank."""
     times = {}
-    for letters, value in re.findall(r"((?:[FIWB&]+=)+)(\d+)", text):
+    for letters, value in re.findall(r"((?:[FIWBc&]+=)+)(\d+)", text):
         for letter in letters.strip("=").split("="):
-            times[TIMES[letter]] = int(value) * virtual
+            times[TIMES[letter]] = int(value) * (1 if letter == "c" else virtual)
     return times
 
 
@@ -52,7 +53,8 @@ def test_the_docstring_is_the_simulated_timetable(module):
     for heading, grid in zip(headings, drawn, strict=True):
         family = members[heading["name"]] if heading["name"] else next(iter(members.values()))
         virtual = int(heading["v"] or 1)
-        schedule = family.generate(int(heading["p"]), int(heading["m"]), virtual)
+        p, m = int(heading["p"]), int(heading["m"])
         times = times_of(heading["times"], virtual)
-        timeline = simulate(schedule, Costs.uniform(schedule.placement, **times))
+        costs = Costs.uniform(family.placement(p, virtual), **times)
+        timeline = simulate(family.generate(p, m, virtual, costs=costs), costs)
         assert cells(draw(timeline)) == grid

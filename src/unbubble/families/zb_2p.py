@@ -1,47 +1,34 @@
-"""ZB-2p: ZB-H1's memory, its weight gradients placed for the times at hand.
+"""ZB-2p: ZB-1p with twice the memory, which is enough for almost no bubble.
 
-p=3 m=4, F=I=2 W=1            bubble TODO
+p=3 m=6, F=W=1 I=2            bubble by span 1 of 25 where ZB-H2 has 2 of 26
+rank 0  0 1 2 3 4 5 . a a A b b B c c C d d D e e E f f F .
+rank 1  . 0 1 2 . a a 3 b b 4 c c 5 d d A e e B f f C D E F
+rank 2  . . 0 a a 1 b b 2 c c 3 d d 4 e e 5 f f A B C D E F
 
+`memory` is the limit, in microbatches of a rank.
 """
 
 from unbubble.costs import Costs
-from unbubble.errors import InputError
-from unbubble.families import zb_h1
 from unbubble.families.family import Family, Option
-from unbubble.packing import ahead
-from unbubble.packing.filling import Frame, shortest
-from unbubble.packing.memory import in_halves
+from unbubble.families.zb_1p import broken_rule, fitted
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.placement import linear
-from unbubble.simulate import simulate
 
 
 def order(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
+    """ZB-H2 for equal times; for given costs the shortest order found in the memory."""
     return fitted("zb-2p", ranks, microbatches, int(options.get("memory", 2 * ranks)), costs)
-
-
-def fitted(
-    name: str, ranks: int, microbatches: int, memory: int, costs: Costs | None
-) -> Schedule:
-    """The shortest by span of a few dozen orders that hold at most `memory` microbatches a rank."""
-    placement = linear(ranks)
-    costs = costs or Costs.uniform(placement)
-    limit = in_halves(placement, costs, memory)
-    return shortest(
-        Frame(rows, placement, costs, limit)
-        for rows in ahead.orders(ranks, microbatches, memory, costs)
-    ).schedule(name)
 
 
 FAMILY = Family(
     name="zb-2p",
-    summary="",
-    source="",
-    bubble="",
-    memory="",
+    summary="twice the memory of 1F1B, weight gradients placed for the given times",
+    source="Zero Bubble, arXiv 2401.10241, section 3; the construction is this project's",
+    bubble="at most (p−1)(F+I−2W) of time by span, without transfers",
+    memory="at most 2p microbatches on every rank, those whose W is to come counted by halves",
     order=order,
+    broken_rule=broken_rule,
     options=("memory",),
     splits_backward=True,
 )

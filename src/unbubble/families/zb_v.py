@@ -6,7 +6,16 @@ rank 1  . 0 1 2 0 3 1 a A 2 b B 4 a A 3 c C 5 b B 4 d D c C 5 e E d f e D f E F 
 rank 2  . . 0 0 1 1 2 2 a A 3 a A 3 b B 4 b B 4 c C 5 c C 5 d D d e e f f D E F E F
 
 Rank r holds stages r and 2p−1−r, so the backward of the first microbatch begins on rank 0, which
-filled first, and all ranks begin and end alike.
+filled first, and all ranks begin and end alike. `zbv-zero-bubble` is this order, PyTorch's, for any
+times; `zb-v` moves the W where that shortens the span for the given times:
+
+zbv-zero-bubble p=2 m=3 v=2, F=I=2 W=1            2 of 32 by span
+rank 0  0 0 1 1 2 2 0 0 a a A 1 1 b b B . a a A 2 2 c c C b b B . c c C
+rank 1  . . 0 0 0 0 1 1 1 1 a a A 2 2 a a A 2 2 b b B b b c c c c B C C
+
+zb-v p=2 m=3 v=2, F=I=2 W=1            1 of 31
+rank 0  0 0 1 1 2 2 0 0 a a A 1 1 b b B . a a A 2 2 c c b b C B c c C .
+rank 1  . . 0 0 0 0 1 1 1 1 a a A 2 2 a a A 2 2 b b b b c c c c B B C C
 """
 
 from array import array
@@ -16,9 +25,22 @@ from itertools import islice
 from unbubble.action import Kind, pack
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
+from unbubble.packing.filling import best, refilled
+from unbubble.packing.memory import whole
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import v_shape
 from unbubble.schedule.weave import array_of, in_turn, run
+
+
+def order(
+    ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
+) -> Schedule:
+    """PyTorch's order; where the costs are given, W placed for them if that is shorter."""
+    schedule = fixed(ranks, microbatches, virtual, costs=costs)
+    if costs is None:
+        return schedule
+    memory = whole(schedule.placement, ranks)
+    return best((schedule, refilled(schedule, costs, memory)), costs)
 
 
 def fixed(
@@ -28,8 +50,8 @@ def fixed(
     beyond = pack(0, 0, microbatches)
     rows = []
     for rank in range(ranks):
-        order = row(ranks, rank, max(microbatches, 2 * ranks - 1))
-        rows.append(array("q", [code for code in order if code < beyond]))
+        codes = row(ranks, rank, max(microbatches, 2 * ranks - 1))
+        rows.append(array("q", [code for code in codes if code < beyond]))
     return Schedule.of_codes(rows, v_shape(ranks), name="zb-v")
 
 
@@ -59,15 +81,28 @@ def take(lane: Iterator[int], count: int) -> "array[int]":
     return array("q", islice(lane, count))
 
 
-FAMILY = Family(
-    name="zb-v",
-    aliases=("ScheduleZBVZeroBubble", "ZBVZeroBubble"),
-    summary="zero bubble in 1F1B's memory, on stages placed there and back",
-    source="Zero Bubble, arXiv 2401.10241, section 6; torch.distributed.pipelining",
-    bubble="0 by span where F = I = W",
-    memory="min(p, m) microbatches on every rank",
-    order=fixed,
-    virtual=(2,),
-    placement=v_shape,
-    splits_backward=True,
+FAMILIES = (
+    Family(
+        name="zb-v",
+        summary="zero bubble in 1F1B's memory, on stages placed there and back",
+        source="Zero Bubble, arXiv 2401.10241, section 6",
+        bubble="0 by span where F = I = W",
+        memory="min(p, m) microbatches on every rank",
+        order=order,
+        virtual=(2,),
+        placement=v_shape,
+        splits_backward=True,
+    ),
+    Family(
+        name="zbv-zero-bubble",
+        aliases=("ScheduleZBVZeroBubble", "ZBVZeroBubble"),
+        summary="ZB-V in the order of PyTorch, whatever the costs",
+        source="torch.distributed.pipelining, after Zero Bubble, arXiv 2401.10241, section 6",
+        bubble="0 by span where F = I = W",
+        memory="min(p, m) microbatches on every rank",
+        order=fixed,
+        virtual=(2,),
+        placement=v_shape,
+        splits_backward=True,
+    ),
 )

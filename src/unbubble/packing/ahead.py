@@ -33,9 +33,7 @@ class Way(NamedTuple):
     down: list[int]
 
 
-def orders(
-    ranks: int, microbatches: int, room: int, costs: Costs
-) -> Iterator[list["array[int]"]]:
+def orders(ranks: int, microbatches: int, room: int, costs: Costs) -> Iterator[list["array[int]"]]:
     """Orders of F and I worth filling: some forwards ahead, then I and F in turn.
 
     `room`: the microbatches that a rank has memory for.
@@ -59,9 +57,7 @@ def in_turn_after(ahead: int, rank: int, microbatches: int) -> "array[int]":
     return array_of(forwards[:ahead], weave((inputs, 0), (forwards[ahead:], 0)))
 
 
-def fewest(
-    way: Way, microbatches: int, room: int, allowance: int
-) -> tuple[list[int], int]:
+def fewest(way: Way, microbatches: int, room: int, allowance: int) -> tuple[list[int], int]:
     """The fewest forwards ahead that keep each rank's idle time before its first gradient within
     the allowance, and the longest idle time: it is longer where the room does not suffice."""
     ranks = len(way.forwards)

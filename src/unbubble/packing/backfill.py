@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import KIND_MASK, MICROBATCH_SHIFT, Kind
 from unbubble.costs import Costs
 from unbubble.packing.memory import Memory
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.placement import Placement
 from unbubble.simulate.program import Program
 
 NEVER = 1 << 62
@@ -25,9 +24,7 @@ REACH = 24
 """An action overtakes at most so many times p others."""
 
 
-def late_weights(
-    rows: Sequence["array[int]"], placement: Placement, memory: Memory
-) -> list["array[int]"]:
+def late_weights(rows: Sequence["array[int]"], memory: Memory) -> list["array[int]"]:
     """Orders of F and I with every W as late as memory allows: just before an F that needs room,
     or at the end."""
     late = []
@@ -49,41 +46,41 @@ def late_weights(
 
 def backfill(schedule: Schedule, costs: Costs, memory: Memory) -> list["array[int]"]:
     """The rows of a schedule of F, I and W, backfilled."""
-    program = Program(schedule, costs)
-    return Backfill(program, memory).rows()
+    return Backfill(Program(schedule, costs), memory).rows()
 
 
 class Backfill:
-    """The state of one run: a clock and a queue of every (kind, stage) for each rank."""
+    """One run over a program: every rank's clock, what it holds, and its actions to come, those of
+    one kind and stage in a queue; the W of both stages are one queue."""
 
     def __init__(self, program: Program, memory: Memory):
-        self.program = program
-        self.codes = array("q")
-        for row in program.schedule.codes:
-            self.codes.extend(row)
-        self.changes, self.capacity = memory.changes(self.codes), memory.capacity
         ranks = program.schedule.ranks
+        self.program = program
+        self.changes, self.capacity = memory.changes(program.codes), memory.capacity
         self.reach = REACH * ranks
         self.ends = array("q", [-1]) * program.nodes
         self.clock, self.held = [0] * ranks, [0] * ranks
-        # in order within a kind and stage; all W of a rank are one queue
         self.queues: list[list[deque[int]]] = []
-        for start, stop in zip(program.lane_start, program.lane_start[1:], strict=False):
+        self.lane_of = array("i")
+        for rank, (start, row) in enumerate(
+            zip(program.lane_start, program.schedule.codes, strict=False)
+        ):
             queues: dict[int, deque[int]] = {}
-            for node in range(start, stop):
-                code = self.codes[node]
-                kind = code & KIND_MASK
-                stage = code >> STAGE_SHIFT & STAGE_MASK
-                queues.setdefault(-1 if kind == Kind.W else kind + 4 * stage, deque()).append(node)
+            for node, code in enumerate(row, start):
+                kind_and_stage = code & ((1 << MICROBATCH_SHIFT) - 1)
+                one_of = Kind.W if code & KIND_MASK == Kind.W else kind_and_stage
+                queues.setdefault(one_of, deque()).append(node)
             self.queues.append(list(queues.values()))
+            self.lane_of.extend(array("i", [rank]) * len(row))
 
     def rows(self) -> list["array[int]"]:
-        program = self.program
+        """Run it; returns every rank's codes in the order they ran."""
+        program, lane_of = self.program, self.lane_of
         rows = [array("q") for _ in self.clock]
-        consumers: dict[int, list[int]] = {}
+        users: dict[int, list[int]] = {}
         for node, need in enumerate(program.needs):
-            if need >= 0 and program.lane_of[node] != program.lane_of[need]:
-                consumers.setdefault(need, []).append(node)
+            if need >= 0 and lane_of[node] != lane_of[need]:
+                users.setdefault(need, []).append(node)
         events = [(0, rank) for rank in range(len(rows))]
         while events:
             now, rank = heappop(events)
@@ -100,10 +97,10 @@ class Backfill:
             end = now + program.duration[node]
             self.ends[node] = self.clock[rank] = end
             self.held[rank] += self.changes[node]
-            rows[rank].append(self.codes[node])
+            rows[rank].append(program.codes[node])
             heappush(events, (end, rank))
-            for other in consumers.get(node, ()):
-                heappush(events, (end + program.lag[other], program.lane_of[other]))
+            for user in users.get(node, ()):
+                heappush(events, (end + program.lag[user], lane_of[user]))
         return rows
 
     def choose(self, rank: int, now: int) -> tuple["deque[int] | None", int]:

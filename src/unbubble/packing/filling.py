@@ -11,33 +11,23 @@ action still ends by its *deadline*, the latest end with which every rank could 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from unbubble.action import KIND_MASK, Kind
 from unbubble.costs import Costs
+from unbubble.packing import kernel
 from unbubble.packing.memory import Memory
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import Placement
-from unbubble.simulate import kernel
+from unbubble.simulate import simulate
 from unbubble.simulate.program import Program
 
 NEVER = 1 << 62
-
-
-@dataclass(frozen=True)
-class Filled:
-    """One way to fill a frame: its span in ticks, and its nodes in the order they run."""
-
-    span: int
-    nodes: "array[int]"
-    frame: "Frame"
-
-    def schedule(self, name: str) -> Schedule:
-        codes, starts = self.frame.codes, self.frame.program.lane_start
-        rows = [
-            array("q", [codes[node] for node in self.nodes[start:stop]])
-            for start, stop in zip(starts, starts[1:], strict=False)
-        ]
-        return Schedule.of_codes(rows, self.frame.placement, name=name)
+WAY, FIRST, NEXT = 40, (0, 20, 24, 28, 32, 36), ((-2, 2), (-1, 1))
+"""Targets are fortieths of the way from a frame's bound to its span when nothing is delayed: first
+a few, then two and one to either side of the best, since spans have about one valley there."""
+MOST_NODES = 1 << 26
+"""The search ends after so many simulated nodes, so that a huge schedule takes a minute."""
 
 
 class Frame:
@@ -49,156 +39,120 @@ class Frame:
     def __init__(
         self, rows: Sequence["array[int]"], placement: Placement, costs: Costs, memory: Memory
     ):
-        self.placement = placement
         lanes = [row + weights_of(row) for row in rows]
-        self.codes = array("q")
-        for lane in lanes:
-            self.codes.extend(lane)
-        self.program = program = Program(Schedule.of_codes(lanes, placement), costs)
-        self.changes, self.capacity = memory.changes(self.codes), memory.capacity
-        self.lanes = [
-            (start, start + len(row), stop)
-            for start, row, stop in zip(
-                program.lane_start, rows, program.lane_start[1:], strict=False
-            )
-        ]
-        alone = program.duration[:]
-        for _, weights, stop in self.lanes:
-            alone[weights:stop] = array("q", bytes(8 * (stop - weights)))
-        ends = program.run(alone)
-        self.begins = [ends[start] - alone[start] for start, _, _ in self.lanes]
-        self.work = [sum(program.duration[start:stop]) for start, _, stop in self.lanes]
-        self.bound = max(
-            max(
-                ends[weights - 1] + program.duration[stop - 1] - begin,
-                work + self._idle_before_weights(start, weights, ends),
-            )
-            for (start, weights, stop), begin, work in zip(
-                self.lanes, self.begins, self.work, strict=True
-            )
-        )
-        self.backwards = _topological(program)[::-1]
+        program = Program(Schedule.of_codes(lanes, placement), costs)
+        starts = program.lane_start
+        self.placement, self.program = placement, program
+        self.weights_start = array("i", map(int.__add__, starts, map(len, rows)))
+        self.changes = memory.changes(program.codes)
+        self.capacity = array("q", memory.capacity)
+        self.order = program.order().order
+        self.begins, self.work, least = array("q"), array("q"), []
+        ends = self._alone()
+        for start, weights, stop in zip(starts, self.weights_start, starts[1:], strict=False):
+            duration = program.duration[start:stop]
+            begin, work = ends[start] - duration[0], sum(duration)
+            self.begins.append(begin)
+            self.work.append(work)
+            # up to its first I nothing fills a rank's idle time; after its last I comes a W
+            first = next(n for n in range(start, stop) if self.changes[n] <= 0)
+            idle = ends[first] - begin - sum(duration[: first + 1 - start])
+            least.append(max(work + idle, ends[weights - 1] + duration[-1] - begin))
+        self.bound = max(least)
 
-    def _idle_before_weights(self, start: int, weights: int, ends: "array[int]") -> int:
-        """A rank's idle time up to its first I: nothing can fill it."""
-        duration = self.program.duration
-        node = next(n for n in range(start, weights) if self.codes[n] & KIND_MASK == Kind.I)
-        return ends[node] - ends[start] - sum(duration[start + 1 : node + 1])
+    def _alone(self) -> "array[int]":
+        """The ends of F and I if every W took no time."""
+        duration = self.program.duration[:]
+        for weights, stop in zip(self.weights_start, self.program.lane_start[1:], strict=True):
+            duration[weights:stop] = _filled("q", stop - weights, 0)
+        return self.program.run(duration)
 
-    def deadlines(self, target: int) -> "list[int]":
-        """The latest end of every F and I that lets each rank's span stay within the target, were
-        only the last W to follow the last I."""
-        needs, lag, duration = self.program.needs, self.program.lag, self.program.duration
-        late = [NEVER] * self.program.nodes
-        first = set()
-        for (start, weights, stop), begin in zip(self.lanes, self.begins, strict=True):
-            late[weights - 1] = begin + target - duration[stop - 1]
-            first.add(start)
-        for node in self.backwards:
-            if late[node] == NEVER:
-                continue
-            start = late[node] - duration[node]
-            if node not in first and start < late[node - 1]:
-                late[node - 1] = start
-            if (need := needs[node]) >= 0 and start - lag[node] < late[need]:
-                late[need] = start - lag[node]
-        return late
+    def fill(self, target: int, *, strict: bool = True) -> "Filled":
+        """Fill the frame for a target; a strict filling counts every delay as harmful."""
+        program, ranks = self.program, self.placement.ranks
+        nodes = program.nodes
+        deadlines = _filled("q", nodes, -1)
+        if not strict:
+            lane_ends = array("q", (begin + target for begin in self.begins))
+            kernel.find_deadlines(
+                program.lane_start, self.weights_start, program.needs, program.lag,
+                program.duration, self.order, lane_ends, deadlines,
+            )  # fmt: skip
+        patience = array("q", (target - work for work in self.work))
+        order, clock = _filled("i", nodes, 0), _filled("q", ranks, 0)
+        position, weight, ready, stack, behind = (_filled("i", ranks, 0) for _ in range(5))
+        held, waited = _filled("q", ranks, 0), _filled("q", ranks, 0)
+        kernel.fill(
+            program.lane_start, self.weights_start, program.needs, program.lag, program.duration,
+            self.changes, self.capacity, patience, deadlines, _filled("q", nodes, -1), order,
+            position, weight, ready, clock, held, waited, stack, behind, _filled("i", nodes, -1),
+        )  # fmt: skip
+        return Filled(max(map(int.__sub__, clock, self.begins)), order, self)
 
-    def fill(self, target: int, deadlines: "list[int] | None" = None) -> Filled:
-        """Fill the frame; without deadlines every delay counts as harmful."""
-        program = self.program
-        needs, lag, duration, changes = program.needs, program.lag, program.duration, self.changes
-        ends = [-1] * program.nodes
-        order = array("i", bytes(4 * program.nodes))
-        at = [start for start, _, _ in self.lanes]
-        weight = [weights for _, weights, _ in self.lanes]
-        ready_weights, clock, held, waited = ([0] * len(self.lanes) for _ in range(4))
-        waiting: dict[int, list[int]] = {}
-        stack = list(range(len(self.lanes)))
-        while stack:
-            rank = stack.pop()
-            start, weights, _ = self.lanes[rank]
-            patience, capacity = target - self.work[rank], self.capacity[rank]
-            w, now, available = weight[rank], clock[rank], weights + ready_weights[rank]
-            node = at[rank] - (w - weights)
-            while node < weights:
-                ready = 0
-                if (need := needs[node]) >= 0:
-                    if ends[need] < 0:
-                        waiting.setdefault(need, []).append(rank)
-                        break
-                    ready = ends[need] + lag[node]
-                while w < available:
-                    room = held[rank] + changes[node] <= capacity
-                    after = now + duration[w]
-                    if room and (
-                        now >= ready
-                        or (
-                            after > ready
-                            and waited[rank] + ready - now <= patience
-                            and (deadlines is None or after + duration[node] > deadlines[node])
-                        )
-                    ):
-                        break
-                    now = ends[w] = after
-                    held[rank] += changes[w]
-                    order[at[rank]] = w
-                    at[rank] += 1
-                    w += 1
-                if ready > now:
-                    if node > start:
-                        waited[rank] += ready - now
-                    now = ready
-                now = ends[node] = now + duration[node]
-                held[rank] += changes[node]
-                order[at[rank]] = node
-                at[rank] += 1
-                available += changes[node] <= 0
-                if node in waiting:
-                    stack += waiting.pop(node)
-                node += 1
-            weight[rank], clock[rank], ready_weights[rank] = w, now, available - weights
-        span = 0
-        for rank, (_, weights, stop) in enumerate(self.lanes):
-            for w in range(weight[rank], stop):
-                order[at[rank]] = w
-                at[rank] += 1
-                clock[rank] += duration[w]
-            span = max(span, clock[rank] - self.begins[rank])
-        return Filled(span, order, self)
-
-    def fillings(self) -> Iterator[Filled]:
-        """A few ways to fill it, for the shortest to be chosen from: without deadlines, then with
-        those of targets on the way from the bound to the span of never delaying anything, first
-        a few even ones, then nearer to the best of them."""
-        patient = self.fill(NEVER)
-        eager = self.fill(self.bound)
+    def fillings(self) -> Iterator["Filled"]:
+        """A few ways to fill it, for the shortest to be chosen from."""
+        patient, eager = self.fill(NEVER), self.fill(self.bound)
         yield from (patient, eager, self.fill(min(patient.span, eager.span)))
         spans: dict[int, int] = {}
-        for steps in (FIRST, (-2, 2), (-1, 1)):
+        for steps in (FIRST, *NEXT):
             best = min(spans, key=spans.__getitem__, default=0)
             for step in steps:
                 target = self.bound + (patient.span - self.bound) * (best + step) // WAY
-                filled = self.fill(target, self.deadlines(target))
+                filled = self.fill(target, strict=False)
                 spans[best + step] = filled.span
                 yield filled
 
 
-FIRST = (0, 20, 24, 28, 32, 36)
-WAY = 40
+@dataclass(frozen=True)
+class Filled:
+    """One way to fill a frame: its span in ticks, and each lane's nodes in the order they run."""
+
+    span: int
+    nodes: "array[int]"
+    frame: Frame
+
+    def schedule(self, name: str) -> Schedule:
+        codes, starts = self.frame.program.codes, self.frame.program.lane_start
+        rows = [
+            array("q", map(codes.__getitem__, self.nodes[start:stop]))
+            for start, stop in pairwise(starts)
+        ]
+        return Schedule.of_codes(rows, self.frame.placement, name=name)
 
 
 def shortest(frames: Iterable[Frame]) -> Filled:
-    """The filling of least span; of frames that can do no better few or none are tried."""
+    """The filling of least span; frames that can do no better are given up at once."""
     best: Filled | None = None
+    nodes = 0
     for frame in frames:
         for filled in frame.fillings():
+            nodes += frame.program.nodes
             if best is None or filled.span < best.span:
                 best = filled
-            if best.span <= frame.bound:
+            if best.span <= frame.bound or nodes > MOST_NODES:
                 break
+        if nodes > MOST_NODES:
+            break
     assert best is not None
     return best
+
+
+def refilled(schedule: Schedule, costs: Costs, memory: Memory) -> Schedule:
+    """The shortest filling of a schedule's F and I."""
+    rows = [
+        array("q", [code for code in row if code & KIND_MASK != Kind.W]) for row in schedule.codes
+    ]
+    return shortest([Frame(rows, schedule.placement, costs, memory)]).schedule(schedule.name)
+
+
+def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:
+    """The schedule of least span, of those the first of least makespan."""
+
+    def length(schedule: Schedule) -> tuple[int, int]:
+        timeline = simulate(schedule, costs)
+        return timeline.span, timeline.makespan
+
+    return min(schedules, key=length)
 
 
 def weights_of(row: "array[int]") -> "array[int]":
@@ -206,12 +160,5 @@ def weights_of(row: "array[int]") -> "array[int]":
     return array("q", [c & ~KIND_MASK | Kind.W for c in row if c & KIND_MASK == Kind.I])
 
 
-def _topological(program: Program) -> "array[int]":
-    """The nodes, each after what it needs."""
-    lanes, nodes = len(program.lane_start) - 1, program.nodes
-    order, waiter = array("i", bytes(4 * nodes)), array("i", [-1]) * nodes
-    position, stack, behind = (array("i", bytes(4 * lanes)) for _ in range(3))
-    kernel.rank_nodes(
-        program.lane_start, program.needs, order, position, stack, behind, waiter, bytearray(nodes)
-    )
-    return order
+def _filled(typecode: str, length: int, value: int) -> "array[int]":
+    return array(typecode, [value]) * length

@@ -1,9 +1,9 @@
 """Memory: what an order may hold while it is being made, counted in activations.
 
-    held    F           I           W
-    1 ──────┌───────────┐
-    ½       │           └───────────┐
-    0 ──────┘                       └────      one stage, one microbatch
+held    F           I           W
+1 ──────┌───────────┐
+½       │           └───────────┐
+0 ──────┘                       └────      one stage, one microbatch
 """
 
 from array import array
