@@ -32,27 +32,29 @@ from unbubble.schedule.placement import v_shape
 from unbubble.schedule.weave import array_of, in_turn, run
 
 
-def order(
+def zb_v(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
-    """PyTorch's order; where the costs are given, W placed for them if that is shorter."""
-    schedule = fixed(ranks, microbatches, virtual, costs=costs)
+    """PyTorch's order; where costs are given, W placed for them if that is shorter."""
+    rows, placement = rows_of(ranks, microbatches), v_shape(ranks)
+    schedule = Schedule.of_codes(rows, placement, name="zb-v")
     if costs is None:
         return schedule
-    memory = whole(schedule.placement, ranks)
-    return best((schedule, refilled(schedule, costs, memory)), costs)
+    return best((schedule, refilled(schedule, costs, whole(placement, ranks))), costs)
 
 
-def fixed(
+def zbv_zero_bubble(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
     """PyTorch's order, best where F = I = W."""
+    return Schedule.of_codes(rows_of(ranks, microbatches), v_shape(ranks), name="zbv-zero-bubble")
+
+
+def rows_of(ranks: int, microbatches: int) -> list["array[int]"]:
+    """Every rank's order; of fewer than 2p−1 microbatches, what is left of that of 2p−1."""
     beyond = pack(0, 0, microbatches)
-    rows = []
-    for rank in range(ranks):
-        codes = row(ranks, rank, max(microbatches, 2 * ranks - 1))
-        rows.append(array("q", [code for code in codes if code < beyond]))
-    return Schedule.of_codes(rows, v_shape(ranks), name="zb-v")
+    rows = (row(ranks, rank, max(microbatches, 2 * ranks - 1)) for rank in range(ranks))
+    return [array("q", [code for code in codes if code < beyond]) for codes in rows]
 
 
 def row(ranks: int, rank: int, microbatches: int) -> "array[int]":
@@ -88,19 +90,19 @@ FAMILIES = (
         source="Zero Bubble, arXiv 2401.10241, section 6",
         bubble="0 by span where F = I = W",
         memory="min(p, m) microbatches on every rank",
-        order=order,
+        order=zb_v,
         virtual=(2,),
         placement=v_shape,
         splits_backward=True,
     ),
     Family(
         name="zbv-zero-bubble",
-        aliases=("ScheduleZBVZeroBubble", "ZBVZeroBubble"),
+        aliases=("ScheduleZBVZeroBubble",),
         summary="ZB-V in the order of PyTorch, whatever the costs",
         source="torch.distributed.pipelining, after Zero Bubble, arXiv 2401.10241, section 6",
         bubble="0 by span where F = I = W",
         memory="min(p, m) microbatches on every rank",
-        order=fixed,
+        order=zbv_zero_bubble,
         virtual=(2,),
         placement=v_shape,
         splits_backward=True,
