@@ -1,4 +1,4 @@
-"""The compiled files, two kernels of plain Python, left as they are where no C compiler is found."""
+"""The compiled files: two kernels of plain Python, as they are where no C compiler is found."""
 
 from setuptools import Extension, setup
 
