@@ -16,7 +16,7 @@ MAX_BARS = 32
 MAX_CURVES = 32
 
 CLASSES = (
-    ("compute", "compute", "计算", "light"),
+    ("compute", "compute", "计算", "dark"),
     ("bubble", "pipeline bubble", "流水线气泡", "dark"),
     ("imbalance_static", "imbalance, static", "负载不均（固定）", "light"),
     ("imbalance_jitter", "imbalance, jitter", "负载不均（抖动）", "dark"),

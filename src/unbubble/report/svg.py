@@ -286,7 +286,7 @@ def _document(body: str, width: int, height: float, label: str) -> str:
         for look, fill in {**fills, "o": palette.OTHER}.items()
     )
     style = _STYLE.replace("LOOKS", looks)
-    style = style.replace("DARK", palette.DARK_TEXT).replace("LIGHT", palette.LIGHT_TEXT)
+    style = style.replace("DARK", palette.INK[0]).replace("LIGHT", palette.INK[1])
     label = clean(label)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" id="{name}" role="img" aria-label="{label}" '

@@ -48,7 +48,7 @@ def viewer_data(timelines: Sequence[tuple[str, str, Timeline]]) -> dict[str, Any
         "kinds": [kind.name for kind in Kind],
         "shades": {kind.name: shades for kind, shades in palette.SHADES.items()},
         "other": palette.OTHER,
-        "ink": [palette.DARK_TEXT, palette.LIGHT_TEXT],
+        "ink": palette.INK,
         "timelines": [
             {"heading": {"en": en, "zh": zh}, **_columns(timeline, longest)}
             for en, zh, timeline in timelines
