@@ -81,7 +81,7 @@ def sweep(
     pays."""
     rows: list[Row] = []
     for m in counts:
-        schedule = family.generate(ranks, m, virtual)
+        schedule = family.fitted(ranks, m, virtual, costs_of=costs_of)
         costs = costs_of(schedule)
         timeline = simulate(schedule, costs)
         time = Fraction(timeline.finish - timeline.begin, costs.ticks_per_unit)

@@ -15,7 +15,8 @@ from unbubble.simulate import simulate
 
 NAMES = {
     "naive", "gpipe", "1f1b", "eager-1f1b", "interleaved-1f1b", "looped-bfs", "interleaved-zb",
-    "dualpipe", "dualpipe-v", "chimera", "pipedream",
+    "dualpipe", "dualpipe-v", "chimera", "pipedream", "zb-h1", "zb-h2", "zb-1p", "zb-2p", "zb-v",
+    "zbv-zero-bubble", "v-half", "v-min",
 }  # fmt: skip
 PYTORCH = {
     "ScheduleGPipe": "gpipe",
@@ -24,6 +25,7 @@ PYTORCH = {
     "ScheduleLoopedBFS": "looped-bfs",
     "ScheduleInterleavedZeroBubble": "interleaved-zb",
     "ScheduleDualPipeV": "dualpipe-v",
+    "ScheduleZBVZeroBubble": "zbv-zero-bubble",
 }
 
 

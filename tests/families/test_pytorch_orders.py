@@ -51,7 +51,12 @@ def ours(name, ranks, microbatches, virtual):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize(
     ("name", "virtual"),
-    [("GPipe", 1), *((name, v) for name in MANY for v in (1, 2, 3, 4)), ("DualPipeV", 2)],
+    [
+        ("GPipe", 1),
+        *((name, v) for name in MANY for v in (1, 2, 3, 4)),
+        ("DualPipeV", 2),
+        ("ZBVZeroBubble", 2),
+    ],
 )
 def test_the_order_of_every_class(name, virtual, ranks):
     legal = 0

@@ -121,19 +121,22 @@ def test_zb_v_has_no_bubble_for_equal_times():
     assert timeline.bubble_fraction_span == 0
 
 
-@pytest.mark.parametrize("p", range(1, 9))
-def test_zb_v_without_costs_is_pytorchs_order(p):
-    from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
+@given(st.integers(1, 8), st.integers(1, 30))
+def test_zb_v_without_costs_is_pytorchs_order(p, m):
+    assert generate("zb-v", p, m) == generate("ZBVZeroBubble", p, m)
 
-    for m in (1, p, 2 * p - 1, 2 * p, 3 * p + 1, 6 * p):
-        theirs = ScheduleZBVZeroBubble.__new__(ScheduleZBVZeroBubble)
-        theirs.pp_group_size, theirs.num_stages = p, 2 * p
-        theirs._n_microbatches = m
-        for name in ("ZBVZeroBubble", "zb-v"):
-            ours = generate(name, p, m)
-            for rank in range(p):
-                order = theirs._calculate_single_rank_operations(rank)
-                assert [str(a) for a in ours.actions(rank)] == [str(a) for a in order if a]
+
+def test_an_order_is_made_for_its_costs_where_the_family_adapts():
+    times = {"forward": 10, "backward_input": 10, "backward_weight": 8, "p2p": Fraction(2, 5)}
+
+    def span(name):
+        schedule = family(name).fitted(
+            8, 32, costs_of=lambda order: Costs.uniform(order.placement, **times)
+        )
+        return simulate(schedule, Costs.uniform(schedule.placement, **times)).span
+
+    assert span("zb-v") < span("zbv-zero-bubble")
+    assert span("zb-2p") < span("zb-h2")
 
 
 @pytest.mark.parametrize("name", FITTED)

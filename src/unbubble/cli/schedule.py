@@ -12,7 +12,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json
 from unbubble.errors import InputError
-from unbubble.families import families, generate
+from unbubble.families import families, family, generate
 from unbubble.files import read_text, write_text
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
@@ -41,9 +41,9 @@ def list_(as_json: bool) -> None:
         print_json({"schedules": rows, "unit": ""})
         return
     width = max(map(len, families()))
-    for name, family in families().items():
-        click.echo(f"{name.ljust(width)}  {family.summary}")
-        needs = f"needs {family.needs}; bubble {family.bubble}; holds {family.memory}"
+    for name, entry in families().items():
+        click.echo(f"{name.ljust(width)}  {entry.summary}")
+        needs = f"needs {entry.needs}; bubble {entry.bubble}; holds {entry.memory}"
         click.echo(click.style(f"{' ' * width}  {needs}", dim=True))
 
 
@@ -67,7 +67,7 @@ def show(
     from unbubble.simulate import simulate
 
     costs = shared.CostOptions(options)
-    order = _schedule(schedule, ranks, microbatches, virtual)
+    order = _schedule(schedule, ranks, microbatches, virtual, costs)
     if as_json:
         rows = [[str(a) for a in order.actions(rank)] for rank in range(order.ranks)]
         print_json({**_about(order), "order": rows, "unit": ""})
@@ -168,9 +168,14 @@ def check_(file: str, send: str, as_json: bool) -> int:
 
 
 def _schedule(
-    name: str, ranks: int | None, microbatches: int | None, virtual: int | None
+    name: str,
+    ranks: int | None,
+    microbatches: int | None,
+    virtual: int | None,
+    costs: shared.CostOptions | None = None,
 ) -> Schedule:
-    """The schedule of a family by its name, or of a CSV or plan file by its path."""
+    """The schedule of a family by its name (made for the costs, if it adapts to them), or of a CSV
+    or plan file by its path."""
     path = Path(name)
     if path.suffix.lower() in (".csv", ".json") or (ranks is None and path.is_file()):
         if (ranks, microbatches, virtual) != (None, None, None):
@@ -178,12 +183,11 @@ def _schedule(
         if path.suffix.lower() == ".json":
             return _of_plan(name)
         return parse_csv(read_text(name, _WHAT), path.name, name=path.stem)
-    return generate(
-        name,
-        shared.count(ranks, "p", "ranks"),
-        shared.count(microbatches, "m", "microbatches", 8),
-        virtual,
-    )
+    p = shared.count(ranks, "p", "ranks")
+    m = shared.count(microbatches, "m", "microbatches", 8)
+    if costs is None:
+        return generate(name, p, m, virtual)
+    return family(name).fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
 
 
 def _rows(file: str) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:

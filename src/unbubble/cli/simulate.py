@@ -45,7 +45,7 @@ def command(
     if draw and as_json:
         raise InputError("--draw prints a drawing and --json one object; use one of them")
     costs = shared.CostOptions(options)
-    order = _order(schedule, csv_path, ranks, microbatches, virtual)
+    order = _order(schedule, csv_path, ranks, microbatches, virtual, costs)
     stages = costs.of(order)
     timeline = simulate(order, stages.costs)
     if svg or chrome or html:
@@ -101,17 +101,18 @@ def _order(
     ranks: int | None,
     microbatches: int | None,
     virtual: int | None,
+    costs: shared.CostOptions,
 ) -> Any:
-    """The schedule of a family, or that of a CSV file."""
+    """The schedule of a family, made for the costs if it adapts to them, or that of a CSV file."""
     if (name is None) == (csv_path is None):
         raise InputError("give --schedule NAME or --csv FILE, one of them")
     if csv_path is None:
-        from unbubble.families import generate
+        from unbubble.families import family
 
         p = shared.count(ranks, "p", "ranks")
         m = shared.count(microbatches, "m", "microbatches", 8)
         assert name is not None
-        return generate(name, p, m, virtual)
+        return family(name).fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
     from unbubble.files import read_text
     from unbubble.schedule import parse_csv
 

@@ -43,8 +43,9 @@ class Family:
     """One schedule family. `bubble` and `memory` are its formulas in words, `needs` its rule.
 
     `broken_rule` is that rule as code, `virtual` are the v it can take (default first; None after
-    it: any other of at least 1 as well), `placement(p, v)` where its stages live, `options` the
-    further keywords of `order` and `broken_rule`, `preset` those of them that are chosen already.
+    it: any other of at least 1 as well), `placement(p, v)` where its stages live, `adapts` whether
+    `order` heeds the costs, `options` the further keywords of `order` and `broken_rule`, `preset`
+    those of them that are chosen already.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Family:
     virtual: tuple[int | None, ...] = (1,)
     placement: Callable[[int, int], Placement] = lambda ranks, virtual: linear(ranks)
     splits_backward: bool = False
+    adapts: bool = False
     options: tuple[str, ...] = ()
     preset: tuple[tuple[str, Option], ...] = ()
 
@@ -84,6 +86,21 @@ class Family:
         options = {**dict(self.preset), **options}
         schedule = self.order(ranks, microbatches, v, costs=costs, **options)
         return replace(schedule, name=self.name) if self.preset else schedule
+
+    def fitted(
+        self,
+        ranks: int,
+        microbatches: int,
+        virtual: int | None = None,
+        *,
+        costs_of: Callable[[Schedule], Costs],
+        **options: Option,
+    ) -> Schedule:
+        """The order for costs that are known once its stages are; made for them if it adapts."""
+        schedule = self.generate(ranks, microbatches, virtual, costs=None, **options)
+        if not self.adapts:
+            return schedule
+        return self.generate(ranks, microbatches, virtual, costs=costs_of(schedule), **options)
 
     def check(
         self, ranks: int, microbatches: int, virtual: int | None = None, **options: Option

@@ -37,4 +37,5 @@ FAMILY = Family(
     virtual=(2,),
     placement=v_shape,
     splits_backward=True,
+    adapts=True,
 )

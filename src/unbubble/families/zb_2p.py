@@ -31,4 +31,5 @@ FAMILY = Family(
     broken_rule=broken_rule,
     options=("memory",),
     splits_backward=True,
+    adapts=True,
 )

@@ -94,6 +94,7 @@ FAMILIES = (
         virtual=(2,),
         placement=v_shape,
         splits_backward=True,
+        adapts=True,
     ),
     Family(
         name="zbv-zero-bubble",
