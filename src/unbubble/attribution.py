@@ -25,9 +25,10 @@ from math import lcm
 from typing import NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, pack
-from unbubble.costs import Costs, Duration, StageCosts, Tail
+from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
+from unbubble.simulate.replay import timeless
 from unbubble.simulate.timeline import Timeline
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
@@ -189,14 +190,11 @@ def _ladder(
 
 def _timeless(timeline: Timeline, costs: Costs | None) -> Costs:
     """Costs of no time at all, which say how transfers and reductions run."""
-    nothing = StageCosts(forward=Duration(), backward_input=Duration(), backward_weight=Duration())
+    nothing = timeless(timeline.schedule)
+    if costs is not None:
+        nothing = replace(nothing, overlap=costs.overlap, channel=costs.channel)
     beside = (costs is not None and costs.tail.overlap_reduce) or _reduces_beside(timeline)
-    return Costs(
-        stages=(nothing,) * timeline.schedule.num_stages,
-        tail=Tail(overlap_reduce=beside),
-        overlap=costs is None or costs.overlap,
-        channel="unlimited" if costs is None else costs.channel,
-    )
+    return replace(nothing, tail=Tail(overlap_reduce=beside))
 
 
 def _reduces_beside(timeline: Timeline) -> bool:

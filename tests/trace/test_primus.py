@@ -1,0 +1,75 @@
+"""A real run on 8 MI300X, replayed: 1F1B, p=8, m=16, 20 iterations."""
+
+import json
+from statistics import median
+
+import pytest
+from tests.shared import shared
+
+from unbubble.errors import InputError
+from unbubble.families import generate
+from unbubble.simulate.replay import replay, stragglers, usual_durations
+from unbubble.trace import read
+from unbubble.trace.primus import read as read_rank
+
+FOLDER = "measured/primus_mi300x/pp8"
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The timelines of all iterations, and the measured totals in nanoseconds."""
+    trace = read([shared(FOLDER)])
+    assert trace.steps == tuple(range(1, 21))
+    timelines = [trace.pipelines_of(step)[0].timeline for step in trace.steps]
+    first = json.loads(shared(f"{FOLDER}/pp_rank_0.json").read_text())
+    return timelines, [first[str(step)]["total"] * 1e6 for step in trace.steps]
+
+
+def test_it_ran_1f1b(run):
+    assert all(t.schedule.codes == generate("1f1b", 8, 16).codes for t in run[0])
+
+
+def test_exact_durations_give_the_measured_total(run):
+    timelines, totals = run
+    errors = [replay(t).makespan / total - 1 for t, total in zip(timelines, totals, strict=True)]
+    assert all(-0.015 < error < 0 for error in errors[1:])
+    # the first iteration sets up the connections, which no duration tells
+    assert errors[0] < -0.1
+    first, later = (t.starts[1][0] - t.ends[0][0] for t in timelines[:2])
+    assert first > 1e9 > 1e6 > later
+
+
+def test_medians_of_each_rank_give_the_median_iteration(run):
+    timelines, totals = run
+    predicted = replay(timelines[0], usual_durations(timelines)).makespan
+    assert abs(predicted / median(totals) - 1) < 0.03
+
+
+def test_the_straggling_iterations_are_named_with_their_action(run):
+    found = stragglers(run[0])
+    assert [(s.step + 1, str(s.action), s.rank) for s in found] == [
+        (1, "0F0", 0), (16, "2F8", 2), (18, "3F10", 3),
+    ]  # fmt: skip
+    assert all(s.excess > 0.9 * s.late for s in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not a Primus trace"),
+        ("[]", "not a Primus trace"),
+        ('{"1": {"fwd_start": []}}', "not a Primus trace"),
+        ('{"x": {"total":1,"fwd_start":[0],"fwd_end":[1],"bwd_start":[1],"bwd_end":[2]}}', "'x'"),
+        ('{"1": {"total":1,"fwd_start":[],"fwd_end":[],"bwd_start":[],"bwd_end":[]}}', "no action"),
+        ('{"1": {"total":1,"fwd_start":[0],"fwd_end":[],"bwd_start":[1],"bwd_end":[2]}}', "0 ends"),
+        (
+            '{"1": {"total":1,"fwd_start":[3],"fwd_end":[1],"bwd_start":[1],"bwd_end":[2]}}',
+            "3.0 to",
+        ),
+    ],
+)
+def test_what_is_no_such_trace_is_refused(tmp_path, text, message):
+    path = tmp_path / "pp_rank_0.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_rank(str(path))
