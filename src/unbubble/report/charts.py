@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from unbubble.action import Kind
+from unbubble.action import TRANSFER, Kind
 from unbubble.attribution import Attribution, RankClasses
 from unbubble.report import palette
 from unbubble.report.language import both
-from unbubble.report.rows import kinds, shown_ranks
+from unbubble.report.rows import has_tail, kinds, shown_ranks
 from unbubble.report.scale import Scale, percent, shown
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import Curve
@@ -98,24 +98,34 @@ def kind_key(timelines: Sequence[Timeline]) -> str:
     items = []
     for kind, (en, zh) in _KINDS.items():
         if kind in found:
-            swatches = (
-                f'<i style="background:{palette.fill(kind, c)}"></i>' for c in range(min(held, 4))
-            )
-            items.append(f"<li>{''.join(swatches)}{both(en, zh)}</li>")
-    items.append(f'<li><i class="k-idle"></i>{both("idle", "空闲")}</li>')
-    if held > 1:
+            fills = [palette.fill(kind, chunk) for chunk in range(min(held, 4))]
+            items.append((fills, en, zh))
+    if has_tail(found):
         items.append(
-            f"<li>{both('shades: virtual stages of a rank', '深浅：rank 上的虚拟阶段')}</li>"
+            ([palette.OTHER], "tail: reduction, clipping, optimizer", "收尾：归约、裁剪、优化器")
         )
+    if found & TRANSFER:
+        items.append(([palette.OTHER], "posting of transfers", "发起传输"))
+    items.append((["var(--idle)"], "idle", "空闲"))
+    if held > 1:
+        items.append(([], "shades: virtual stages of a rank", "深浅：rank 上的虚拟阶段"))
     if Kind.OVERLAP_F_B in found:
-        items.append(f"<li>{both('two halves: an overlapped pair', '上下两半：重叠的前反向')}</li>")
-    return f'<ul class="key">{"".join(items)}</ul>'
+        items.append(([], "two halves: an overlapped pair", "上下两半：重叠的前反向"))
+    return _key(items)
 
 
 def class_key() -> str:
     """The legend of the classes."""
-    items = (f'<li><i class="k-{c}"></i>{both(en, zh)}</li>' for c, en, zh, _ in CLASSES)
-    return f'<ul class="key">{"".join(items)}</ul>'
+    return _key([([f"var(--{field})"], en, zh) for field, en, zh, _ in CLASSES])
+
+
+def _key(items: Sequence[tuple[list[str], str, str]]) -> str:
+    """A legend: the colours of each entry and its words."""
+    entries = []
+    for fills, en, zh in items:
+        swatches = "".join(f'<i style="background:{fill}"></i>' for fill in fills)
+        entries.append(f"<li>{swatches}{both(en, zh)}</li>")
+    return f'<ul class="key">{"".join(entries)}</ul>'
 
 
 def class_table(attribution: Attribution, scale: Scale) -> str:
