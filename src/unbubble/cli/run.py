@@ -52,7 +52,7 @@ def command(
     from unbubble.runtime.launch import is_main
     from unbubble.runtime.outcome import Outcome
     from unbubble.runtime.prediction import lowered, predict
-    from unbubble.runtime.run import Setup, run
+    from unbubble.runtime.run import GRADIENT_TOLERANCE, Setup, run
     from unbubble.trace.recording import dump_recording
 
     plan = load_plan(plan_path)
@@ -79,7 +79,25 @@ def command(
     outcome = Outcome(predicted=predicted, measured=measured)
     if recording:
         dump_recording(recording, measured.steps)
-    write(predicted, measured=outcome.typical, svg=svg, chrome=chrome, html=html)
+    if svg or chrome or html:
+        from unbubble.report.html import Gradients
+
+        g = measured.gradients
+        name = order.name or "custom"
+        write(
+            predicted,
+            measured=outcome.typical,
+            svg=svg,
+            chrome=chrome,
+            html=html,
+            title=plan.name,
+            facts=[("plan", plan_path), ("model", target)],
+            costs=plan.costs,
+            attributions=[outcome.predicted_attribution, outcome.attribution],
+            gradients=[Gradients(name, g.largest_difference, GRADIENT_TOLERANCE, g.parameters)]
+            if g
+            else [],
+        )
     if as_json:
         print_json(outcome.document())
     else:

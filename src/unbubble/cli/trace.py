@@ -11,6 +11,7 @@ from unbubble.cli.output import print_json, print_table
 from unbubble.errors import InputError
 
 if TYPE_CHECKING:
+    from unbubble.plan import Plan
     from unbubble.simulate import Timeline
     from unbubble.trace import Trace
 
@@ -37,9 +38,7 @@ LIMITS = {
 @click.option("--write-costs", metavar="FILE", help="A costs file of the measured medians.")
 @click.option("--write-plan", metavar="FILE", help="A plan file of the measured order and medians.")
 @click.option("--save", metavar="FILE", help="The measured step as a recording.")
-@click.option("--chrome", metavar="FILE", help="The measured step for Perfetto.")
-@click.option("--svg", metavar="FILE", help="A picture of the measured step.")
-@click.option("--html", metavar="FILE", help="A report in one page.")
+@shared.pictures
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, show_default=True,
               help="Processes that read the files.")  # fmt: skip
 @shared.json
@@ -72,7 +71,7 @@ def command(
     if what_if:
         answer["what_if"] = _what_if(trace)
     answer["exceeded"] = _exceeded(answer["fractions"], {k: float(v) for k, v in limits.items()})
-    _write(trace, answer, options)
+    _write(trace, plan, answer, options)
     if as_json:
         print_json(answer)
     else:
@@ -109,24 +108,51 @@ def _exceeded(fractions: Mapping[str, float] | None, limits: Mapping[str, float]
     return found
 
 
-def _write(trace: "Trace", answer: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def _write(
+    trace: "Trace", plan: "Plan | None", answer: Mapping[str, Any], options: Mapping[str, Any]
+) -> None:
     """The files that were asked for."""
-    writers = {"write_costs": _costs, "write_plan": _plan, "save": _save, "chrome": _chrome,
-               "svg": _svg, "html": _html}  # fmt: skip
+    writers = {"write_costs": _costs, "write_plan": _plan, "save": _save}
+    pictures = {key: options[key] for key in ("svg", "chrome", "html") if options[key]}
     wanted = {key: options[key] for key in writers if options[key]}
-    if not wanted:
+    if not wanted and not pictures:
         return
     timeline = next(
         (p.timeline for p in trace.pipelines
          if list(p.ranks) == answer["pipeline_ranks"] and p.timeline is not None), None,
     )  # fmt: skip
     if timeline is None:
+        option = next(iter({**wanted, **pictures})).replace("_", "-")
         raise InputError(
-            f"--{next(iter(wanted)).replace('_', '-')}: the trace holds no complete pipeline; "
-            + "; ".join(answer["unknown"])
+            f"--{option}: the trace holds no complete pipeline; " + "; ".join(answer["unknown"])
         )
     for key, path in wanted.items():
         writers[key](timeline, path)
+    if pictures:
+        _pictures(timeline, plan, answer, pictures)
+
+
+def _pictures(
+    timeline: "Timeline", plan: "Plan | None", answer: Mapping[str, Any], files: Mapping[str, str]
+) -> None:
+    """The measured step, below the one that the plan predicts if it does so in seconds."""
+    from unbubble.report import write
+    from unbubble.simulate import simulate
+
+    predicted = None
+    if plan is not None and plan.costs.unit == timeline.unit:
+        predicted = simulate(plan.schedule, plan.costs)
+    write(
+        predicted or timeline,
+        measured=timeline if predicted else None,
+        svg=files.get("svg"),
+        chrome=files.get("chrome"),
+        html=files.get("html"),
+        title=f"{answer['schedule']}, step {answer['step']}",
+        facts=[("format", answer["format"]), ("verdict", answer["verdict"])],
+        warnings=[f"cannot tell: {text}" for text in answer["unknown"]]
+        + [f"recovered: {text}" for text in answer["recovered"]],
+    )
 
 
 def _costs(timeline: "Timeline", path: str) -> None:
@@ -150,28 +176,6 @@ def _save(timeline: "Timeline", path: str) -> None:
     from unbubble.trace.recording import dump_recording
 
     dump_recording(path, [timeline])
-
-
-def _chrome(timeline: "Timeline", path: str) -> None:
-    from unbubble.files import replacing
-    from unbubble.report.chrome import chrome
-
-    with replacing(path) as file:
-        file.write(chrome(timeline))
-
-
-def _svg(timeline: "Timeline", path: str) -> None:
-    from unbubble.files import write_text
-    from unbubble.report.svg import svg
-
-    write_text(path, svg(timeline))
-
-
-def _html(timeline: "Timeline", path: str) -> None:
-    from unbubble.files import write_text
-    from unbubble.report.html import html
-
-    write_text(path, html(timeline))
 
 
 COLUMNS = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
