@@ -1,6 +1,7 @@
 """The command line as a process of its own: exit status, standard error, signals, pipes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -44,6 +45,27 @@ def test_help_and_version():
     for command in ("bubble", "simulate", "compare", "partition"):
         assert f"  {command} " in out
     assert call().returncode == 2
+
+
+def test_a_terminal_without_the_signs_shows_what_it_can():
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(
+        [*COMMAND, "bubble", "-p", "4", "-m", "8"], capture_output=True, env=environment, timeout=60
+    )
+    assert done.returncode == 0
+    assert b"idle / total work = (p?1)/m = 3/8" in done.stdout
+
+
+def test_a_full_disk_is_a_failure():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "bubble", "-p", "4", "-m", "8"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"unbubble: No space left on device\n"
 
 
 def test_a_reader_that_goes_away_is_no_error():

@@ -114,6 +114,16 @@ def test_a_costs_file_of_stages_and_of_layers(unbubble, tmp_path):
     assert unbubble(line, path).json["makespan"] > layers["makespan"]
 
 
+def test_a_plan_is_simulated_as_it_stands(unbubble, refused, tmp_path):
+    path = tmp_path / "plan.json"
+    made = unbubble(f"partition --layers 61 -p 4 -m 4 --objective makespan --json -o {path}").json
+    answer = unbubble(f"simulate --json --plan {path}").json
+    assert answer["makespan"] == made["makespan"] == 307
+    assert answer["layers_per_stage"] == made["layers_per_stage"]
+    assert "give nothing beside it" in refused(f"simulate -p 4 --plan {path}")
+    assert "none.json: No such file" in refused("simulate --plan none.json")
+
+
 def test_the_human_answer_is_short(unbubble):
     out = unbubble("simulate --schedule 1f1b -p 4 -m 8").out
     assert "bubble  27.27 %" in out
@@ -145,7 +155,7 @@ def test_compare_says_what_is_not_possible(unbubble, refused):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("-p 4 -m 8", "give --schedule NAME or --csv FILE, one of them"),
+        ("-p 4 -m 8", "give --schedule NAME, --csv FILE or --plan FILE, one of them"),
         ("--schedule 1f1b -m 8", "-p (ranks) is needed, as in -p 4"),
         ("--schedule 1f1b -p 4", "-m (microbatches) is needed, as in -m 8"),
         ("--schedule 1f1b -p 0 -m 8", "-p (ranks) is 0; it is at least 1"),

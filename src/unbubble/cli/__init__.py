@@ -7,6 +7,7 @@ threshold was passed · 130 interrupted. Never a traceback (set UNBUBBLE_DEBUG=1
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -52,6 +53,10 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that has no minus sign or × shows ? there
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(invoke(args))
 
 
@@ -78,7 +83,7 @@ def invoke(args: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}", 2)
+        return _fail(f"{name}{error.strerror or error}", 2 if name else 1)
     except Exception as error:
         if os.environ.get("UNBUBBLE_DEBUG"):
             raise

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,10 +10,14 @@ from unbubble.cli import options as shared
 from unbubble.cli.output import number, percent, print_json, print_table
 from unbubble.errors import InputError
 
+if TYPE_CHECKING:
+    from unbubble.schedule import Schedule
+
 
 @click.command("simulate")
 @click.option("--schedule", metavar="NAME", help="A schedule by name; `unbubble schedule list`.")
 @click.option("--csv", "csv_path", metavar="FILE", help="A schedule as PyTorch's CSV instead.")
+@click.option("--plan", "plan_path", metavar="FILE", help="A plan: its schedule and its costs.")
 @shared.sizes
 @shared.times
 @shared.costs
@@ -23,6 +27,7 @@ from unbubble.errors import InputError
 def command(
     schedule: str | None,
     csv_path: str | None,
+    plan_path: str | None,
     ranks: int | None,
     microbatches: int | None,
     virtual: int | None,
@@ -45,8 +50,14 @@ def command(
     if draw and as_json:
         raise InputError("--draw prints a drawing and --json one object; use one of them")
     costs = shared.CostOptions(options)
-    order = _order(schedule, csv_path, ranks, microbatches, virtual, costs)
-    stages = costs.of(order)
+    if plan_path is None:
+        order = _order(schedule, csv_path, ranks, microbatches, virtual, costs)
+        stages = costs.of(order)
+    else:
+        given = (schedule, csv_path, ranks, microbatches, virtual, costs.path)
+        if any(value is not None for value in given) or costs.given.times:
+            raise InputError("--plan has a schedule and costs of its own; give nothing beside it")
+        order, stages = _planned(plan_path)
     timeline = simulate(order, stages.costs)
     if svg or chrome or html:
         from unbubble.report import write
@@ -95,6 +106,14 @@ def command(
     )
 
 
+def _planned(path: str) -> "tuple[Schedule, shared.StageTimes]":
+    """The schedule of a plan and the costs of its stages."""
+    from unbubble.plan import load_plan
+
+    plan = load_plan(path)
+    return plan.schedule, shared.StageTimes(plan.costs, plan.layers_per_stage)
+
+
 def _order(
     name: str | None,
     csv_path: str | None,
@@ -102,10 +121,10 @@ def _order(
     microbatches: int | None,
     virtual: int | None,
     costs: shared.CostOptions,
-) -> Any:
+) -> "Schedule":
     """The schedule of a family, made for the costs if it adapts to them, or that of a CSV file."""
     if (name is None) == (csv_path is None):
-        raise InputError("give --schedule NAME or --csv FILE, one of them")
+        raise InputError("give --schedule NAME, --csv FILE or --plan FILE, one of them")
     if csv_path is None:
         from unbubble.families import family
 
