@@ -10,10 +10,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from unbubble.action import TRANSFER, Action, Kind
-from unbubble.trace.intervals import Interval, clip, length, outside, union
-from unbubble.trace.kineto_file import COLLECTIVE, COMPUTE, P2P, Kernel, KinetoTrace, Window
+from unbubble.trace.intervals import Interval, length, outside, union
+from unbubble.trace.kineto_file import (
+    COLLECTIVE,
+    COMPUTE,
+    P2P,
+    Kernel,
+    KinetoTrace,
+    Window,
+    starting_in,
+)
 from unbubble.trace.names import NO_STAGE, Named, is_optimizer, transfer_named
-from unbubble.trace.observed import Busy, HalfTransfer, Seen
+from unbubble.trace.observed import HalfTransfer, Seen
 
 
 class DeviceStep:
@@ -25,17 +33,13 @@ class DeviceStep:
         last = bisect_left(kernels, window.end, key=_launched)
         self.window = window
         self.kernels = kernels[first:last]
-        self.named = [
-            ((m.start, m.end), found)
-            for m, found in trace.named
-            if window.begin <= m.start < window.end
-        ]
-        self.marks = [m for m in trace.marks if window.begin <= m.start < window.end]
+        self.marks = starting_in(trace.marks, window)
+        self.named = [((m.start, m.end), f) for m in self.marks if (f := trace.named.get(m))]
         self.posts = sorted(
             (op.start, op.end, op.transfer)
             for ops in trace.ops.values()
-            for op in ops
-            if op.transfer in ("send", "recv") and window.begin <= op.start < window.end
+            for op in starting_in(ops, window)
+            if op.transfer in ("send", "recv")
         )
 
     def launched_in(self, interval: Interval) -> Sequence[Kernel]:
@@ -97,17 +101,6 @@ class DeviceStep:
                 "whether they are pipeline traffic"
             )
         return [], rest["send"], rest["recv"], reason
-
-
-def busy(trace: KinetoTrace, window: Window) -> Busy:
-    """Kernels at work, communication that they do not hide, and neither, within a step."""
-    low, high = window.begin, window.end
-    kernels = trace.kernels
-    work = union((k.start, k.end) for k in kernels if k.kind == COMPUTE)
-    talk = union((k.start, k.end) for k in kernels if k.kind != COMPUTE)
-    working = clip(work, low, high)
-    talking = outside(clip(talk, low, high), working)
-    return Busy(length(working), talking, high - low - length(working) - talking)
 
 
 def _seen(action: Action, kernels: Sequence[Kernel]) -> Seen | None:

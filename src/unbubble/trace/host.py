@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from unbubble.action import Action, Kind
-from unbubble.trace.intervals import Interval, clip, length, outside, union
-from unbubble.trace.kineto_file import KinetoTrace, Mark, Op, Window
+from unbubble.trace.intervals import Interval
+from unbubble.trace.kineto_file import KinetoTrace, Mark, Op, Window, starting_in
 from unbubble.trace.names import (
     NO_STAGE,
     Named,
@@ -26,7 +26,7 @@ from unbubble.trace.names import (
     step_named,
     transfer_named,
 )
-from unbubble.trace.observed import Busy, HalfTransfer, Seen
+from unbubble.trace.observed import HalfTransfer, Seen
 
 AFTERMATH_NS = 50_000
 """The call returns within this time after its last operation; what else passes is the runtime's."""
@@ -47,19 +47,13 @@ class HostStep:
     @classmethod
     def of(cls, trace: KinetoTrace, window: Window) -> "HostStep":
         thread = trace.main_thread
-        marks = [m for m in trace.marks if window.begin <= m.start < window.end]
-        named = [
-            ((m.start, m.end), found)
-            for m, found in trace.named
-            if window.begin <= m.start < window.end
-        ]
-        ops = trace.ops.get(thread, [])
-        first = bisect_left(ops, window.begin, key=lambda op: op.start)
-        last = bisect_left(ops, window.end, key=lambda op: op.start)
+        marks = starting_in(trace.marks, window)
+        named = [((m.start, m.end), found) for m in marks if (found := trace.named.get(m))]
+        ops = starting_in(trace.ops.get(thread, []), window)
         return cls(
             window=window,
             named=named,
-            ops=ops[first:last],
+            ops=ops,
             transfers=[m for m in marks if transfer_named(m.name)],
             others=[
                 m
@@ -140,18 +134,6 @@ class HostStep:
             for m in self.others
             if is_optimizer(m.name)
         ]
-
-
-def busy(trace: KinetoTrace, window: Window) -> Busy:
-    """Operations at work on any thread, communication that they do not hide, neither."""
-    low, high = window.begin, window.end
-    work, talk = [], [(m.start, m.end) for m in trace.marks if is_talk(m.name)]
-    for ops in trace.ops.values():
-        work += [(op.start, op.end) for op in ops if not op.transfer]
-        talk += [(op.start, op.end) for op in ops if op.transfer]
-    working = clip(union(work), low, high)
-    talking = outside(clip(union(talk), low, high), working)
-    return Busy(length(working), talking, high - low - length(working) - talking)
 
 
 def _last(values: Sequence[int], limit: int) -> int:

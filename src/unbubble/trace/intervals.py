@@ -1,6 +1,7 @@
 """Intervals: unions of (start, end) pairs, and what one union leaves of another."""
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 Interval = tuple[int, int]
 
@@ -25,9 +26,11 @@ def length(merged: Iterable[Interval]) -> int:
     return sum(end - start for start, end in merged)
 
 
-def clip(merged: Iterable[Interval], start: int, end: int) -> list[Interval]:
-    """What lies within start … end."""
-    return [(max(a, start), min(b, end)) for a, b in merged if a < end and b > start]
+def clip(merged: Sequence[Interval], start: int, end: int) -> list[Interval]:
+    """What of disjoint, ascending intervals lies within start … end."""
+    first = bisect_right(merged, start, key=lambda one: one[1])
+    last = bisect_left(merged, end, key=lambda one: one[0])
+    return [(max(a, start), min(b, end)) for a, b in merged[first:last]]
 
 
 def outside(merged: Iterable[Interval], hidden: Iterable[Interval]) -> int:

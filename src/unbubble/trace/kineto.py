@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from unbubble.action import COMPUTE, Action, Kind
-from unbubble.trace import device, host
 from unbubble.trace.device import DeviceStep
 from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval
@@ -50,12 +49,10 @@ def observe(trace: KinetoTrace, window: Window, rank: int) -> Observed:
         if reason:
             unknown.append(f"transfers: {reason} cannot be told")
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
-        busy = device.busy(trace, window)
     else:
         actions = on_host.actions(ranges)
         halves, sends, receives = on_host.halves()
         tail = on_host.tail()
-        busy = host.busy(trace, window)
     actions = _split_backwards(actions, ranges)
     base = trace.base_ns
     return Observed(
@@ -64,7 +61,7 @@ def observe(trace: KinetoTrace, window: Window, rank: int) -> Observed:
         step=window.number,
         begin=window.begin + base,
         finish=window.end + base,
-        busy=busy,
+        busy=trace.busy(window),
         host=trace.host_name,
         actions=tuple(_moved(seen, base) for seen in actions),
         tail=tuple(_moved(seen, base) for seen in tail),

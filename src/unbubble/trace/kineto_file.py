@@ -5,15 +5,17 @@ stand in no other operation, kernels with their launches, and the autograd links
 backward.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from unbubble.action import Action
 from unbubble.errors import InputError
 from unbubble.trace.events import Event, EventFile
+from unbubble.trace.intervals import Interval, clip, length, outside, union
 from unbubble.trace.names import (
     Named,
     action_named,
@@ -22,27 +24,31 @@ from unbubble.trace.names import (
     step_named,
     transfer_named,
 )
+from unbubble.trace.observed import Busy
 
 COMPUTE, COLLECTIVE, P2P = 0, 1, 2
 """What a kernel or a host operation is: work, communication, or maybe a pipeline transfer."""
 
 MAX_US = 1e16
 _P2P_WORDS = {"send", "recv", "isend", "irecv", "coalesced", "batch_isend_irecv"}
+_OP, _MARK, _KERNEL, _LAUNCH, _FLOW = range(5)
 _CATEGORIES = {
-    "cpu_op": "op",
-    "operator": "op",
-    "user_annotation": "mark",
-    "kernel": "kernel",
-    "gpu_memcpy": "kernel",
-    "memcpy": "kernel",
-    "gpu_memset": "kernel",
-    "memset": "kernel",
-    "cuda_runtime": "launch",
-    "cuda_driver": "launch",
-    "runtime": "launch",
-    "fwdbwd": "flow",
-    "forward_backward": "flow",
+    "cpu_op": _OP,
+    "Operator": _OP,
+    "user_annotation": _MARK,
+    "kernel": _KERNEL,
+    "Kernel": _KERNEL,
+    "gpu_memcpy": _KERNEL,
+    "Memcpy": _KERNEL,
+    "gpu_memset": _KERNEL,
+    "Memset": _KERNEL,
+    "cuda_runtime": _LAUNCH,
+    "cuda_driver": _LAUNCH,
+    "Runtime": _LAUNCH,
+    "fwdbwd": _FLOW,
+    "forward_backward": _FLOW,
 }
+"""Categories of today's and of older profilers; others are skipped."""
 
 
 class Mark(NamedTuple):
@@ -63,6 +69,9 @@ class Op(NamedTuple):
     transfer: str
     """`send` or `recv` for point-to-point posts, `collective` for others, `inner` for what every
     one of them does, else empty."""
+
+
+Timed = TypeVar("Timed", Mark, Op)
 
 
 class Kernel(NamedTuple):
@@ -89,60 +98,53 @@ class KinetoTrace:
         self.source = str(path)
         self.marks: list[Mark] = []
         self.ops: dict[Any, list[Op]] = {}
-        self.flow_starts: dict[Any, int] = {}
-        self.flow_ends: dict[Any, int] = {}
+        self._flows: tuple[dict[Any, int], dict[Any, int]] = {}, {}
         self._launches: dict[int, int] = {}
         self._kernels: list[tuple[int, int, int, Any]] = []
-        self._outer: dict[Any, tuple[int, int]] = {}
         self._kinds: dict[str, int] = {}
         file = EventFile(path)
         for block in file.blocks():
-            for event in block:
-                kind = _CATEGORIES.get(event.cat)
-                if kind is None:
-                    kind = _CATEGORIES.get(event.cat.lower())
-                    if kind is None:
-                        continue
-                self._take(event, kind)
+            self._take(block)
         self.head = file.head
         self.count = file.count
-        self.marks.sort()
-        for thread, ops in self.ops.items():
-            self.ops[thread] = _outermost(ops)
+        self.marks.sort(key=lambda mark: (mark.start, -mark.end))
+        self.ops = {thread: _outermost(ops) for thread, ops in self.ops.items()}
 
-    def _take(self, event: Event, kind: str) -> None:
-        if not (-MAX_US < event.ts < MAX_US and 0 <= event.dur < MAX_US):
-            raise InputError(
-                f"{self.source}: {event.name[:40]!r} has ts {event.ts:g} and dur {event.dur:g}; "
-                "a time in µs was expected, and a dur of at least 0"
-            )
-        start = round(event.ts * 1000)
-        if kind == "flow":
-            flows = self.flow_starts if event.ph == "s" else self.flow_ends
-            flows[_hashable(event.id)] = start
-            return
-        if event.ph != "X":
-            return
-        end = start + round(event.dur * 1000)
-        if kind == "op":
-            thread = _hashable(event.tid)
-            first, last = self._outer.get(thread, (start, -1))
-            if not (first <= start and end <= last):  # else it stands within the one before
-                self._outer[thread] = start, end
-                name = event.name
-                op = Op(start, end, name.startswith("autograd::engine::"), _transfer(name))
-                self.ops.setdefault(thread, []).append(op)
-        elif kind == "kernel":
-            word = self._kernel_kind(event)
-            correlation = event.args.correlation if event.args else None
-            self._kernels.append((start, end, word, correlation))
-        elif kind == "launch":
-            if ("aunch" in event.name or "Mem" in event.name) and event.args:
-                correlation = event.args.correlation
-                if isinstance(correlation, int):
-                    self._launches[correlation] = start
-        else:
-            self.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
+    def _take(self, events: Iterable[Event]) -> None:
+        wanted = _CATEGORIES
+        for event in events:
+            category = wanted.get(event.cat)
+            if category is None:
+                continue
+            ts, dur = event.ts, event.dur
+            if not (-MAX_US < ts < MAX_US and 0 <= dur < MAX_US):
+                raise InputError(
+                    f"{self.source}: {event.name[:40]!r} has ts {ts:g} and dur {dur:g}; a time in "
+                    "µs was expected, and a dur of at least 0"
+                )
+            start = round(ts * 1000)
+            if category == _FLOW:
+                self._flows[event.ph != "s"][_hashable(event.id)] = start
+            elif event.ph == "X":
+                end = start + round(dur * 1000)
+                if category == _OP:
+                    self._take_op(event, start, end)
+                elif category == _KERNEL:
+                    kind, args = self._kernel_kind(event), event.args
+                    self._kernels.append((start, end, kind, args and args.correlation))
+                elif category == _MARK:
+                    self.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
+                elif "aunch" in event.name or "Mem" in event.name:
+                    correlation = event.args and event.args.correlation
+                    if isinstance(correlation, int):
+                        self._launches[correlation] = start
+
+    def _take_op(self, event: Event, start: int, end: int) -> None:
+        ops = self.ops.setdefault(_hashable(event.tid), [])
+        if ops and ops[-1].start <= start and end <= ops[-1].end:
+            return  # within the one before
+        name = event.name
+        ops.append(Op(start, end, name.startswith("autograd::engine::"), _transfer(name)))
 
     def _kernel_kind(self, event: Event) -> int:
         if event.args is not None and isinstance(event.args.collective, str):
@@ -214,9 +216,39 @@ class KinetoTrace:
         return sorted(found)
 
     @cached_property
-    def named(self) -> list[tuple[Mark, Named]]:
+    def named(self) -> dict[Mark, Named]:
         """The ranges that name an action of the pipeline, by start."""
-        return [(mark, found) for mark in self.marks if (found := action_named(mark.name))]
+        return {mark: found for mark in self.marks if (found := action_named(mark.name))}
+
+    @cached_property
+    def linked(self) -> list[int]:
+        """When the forward operations ran that autograd has a backward one for, ascending."""
+        return sorted(self._flows[0].values())
+
+    @cached_property
+    def links(self) -> list[tuple[int, int]]:
+        """For every such backward operation its time and its forward's, ascending."""
+        starts, ends = self._flows
+        return sorted((end, starts[key]) for key, end in ends.items() if key in starts)
+
+    def busy(self, window: Window) -> Busy:
+        """Work, communication that it does not hide, and neither, of a step: on the device, or of
+        the operations on any thread where there is none."""
+        low, high = window.begin, window.end
+        work, talk = (clip(merged, low, high) for merged in self._at_work)
+        working, talking = length(work), outside(talk, work)
+        return Busy(working, talking, high - low - working - talking)
+
+    @cached_property
+    def _at_work(self) -> tuple[list[Interval], list[Interval]]:
+        if self._kernels:
+            work = ((k.start, k.end) for k in self.kernels if k.kind == COMPUTE)
+            talk = ((k.start, k.end) for k in self.kernels if k.kind != COMPUTE)
+            return union(work), union(talk)
+        every = [op for ops in self.ops.values() for op in ops]
+        talks = [(m.start, m.end) for m in self.marks if is_talk(m.name)]
+        talks += [(op.start, op.end) for op in every if op.transfer]
+        return union((op.start, op.end) for op in every if not op.transfer), union(talks)
 
     @cached_property
     def windows(self) -> list[Window]:
@@ -231,7 +263,7 @@ class KinetoTrace:
         begin, end = self.extent
         starts: list[int] = [begin]
         seen: set[Action] = set()
-        for mark, (action, _) in self.named:
+        for mark, (action, _) in self.named.items():
             if action in seen:
                 starts.append(mark.start)
                 seen.clear()
@@ -257,7 +289,7 @@ class KinetoTrace:
     @cached_property
     def main_thread(self) -> Any:
         """The host thread that runs the steps."""
-        votes: Counter[Any] = Counter(mark.thread for mark, _ in self.named)
+        votes: Counter[Any] = Counter(mark.thread for mark in self.named)
         if not votes:
             votes.update(m.thread for m in self.marks if step_named(m.name) is not None)
         if not votes:
@@ -268,6 +300,16 @@ class KinetoTrace:
     def host_name(self) -> str:
         name = self.head.get("host_name", "")
         return name if isinstance(name, str) else ""
+
+
+def starting_in(rows: Sequence[Timed], window: Window) -> Sequence[Timed]:
+    """What of rows, ascending by start, starts within a window."""
+    first = bisect_left(rows, window.begin, key=_start)
+    return rows[first : bisect_left(rows, window.end, key=_start)]
+
+
+def _start(row: Mark | Op) -> int:
+    return row.start
 
 
 def _hashable(value: Any) -> Any:

@@ -8,6 +8,7 @@ their links say of which forward. Sends, receives and waits end a run, and so do
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeVar
 
 from unbubble.action import Action, Kind
 from unbubble.trace.host import HostStep
@@ -15,6 +16,7 @@ from unbubble.trace.intervals import Interval
 from unbubble.trace.kineto_file import KinetoTrace
 from unbubble.trace.names import NO_STAGE, Named
 
+T = TypeVar("T", int, tuple[int, int])
 Run = tuple[Kind, int, int]
 _STOP = Kind.RESHARD
 
@@ -22,7 +24,7 @@ _STOP = Kind.RESHARD
 def recover(trace: KinetoTrace, step: HostStep) -> tuple[list[tuple[Interval, Named]], str]:
     """Ranges of the actions (tight, without a stage), or none and the reason."""
     window = step.window
-    linked = sorted(t for t in trace.flow_starts.values() if window.begin <= t < window.end)
+    linked = within(trace.linked, window.begin, window.end)
     if not linked:
         return [], "no range names an action and autograd's links of forward and backward are off"
     if not step.transfers:
@@ -35,7 +37,7 @@ def recover(trace: KinetoTrace, step: HostStep) -> tuple[list[tuple[Interval, Na
             f"no range names an action, and {len(forwards)} forward and {len(backwards)} backward "
             "runs of operations do not pair up"
         )
-    owners = _owners(trace, forwards, backwards)
+    owners = _owners(trace, step, forwards, backwards)
     if sorted(owners) != list(range(len(forwards))):
         return [], "no range names an action, and autograd's links do not pair the runs one to one"
     number = {id(run): i for i, run in enumerate(forwards)}
@@ -80,21 +82,22 @@ def _between(times: Sequence[int], low: int, high: int) -> bool:
     return bisect_right(times, low) < bisect_right(times, high)
 
 
-def _owners(trace: KinetoTrace, forwards: Sequence[Run], backwards: Sequence[Run]) -> list[int]:
+def _owners(
+    trace: KinetoTrace, step: HostStep, forwards: Sequence[Run], backwards: Sequence[Run]
+) -> list[int]:
     """For every backward run the forward that most of its links come from."""
     starts = [run[1] for run in forwards]
-    ends = sorted((t, key) for key, t in trace.flow_ends.items())
+    limits = [low for _, low, _ in backwards[1:]] + [step.window.end]
     owners = []
-    for i, (_, low, high) in enumerate(backwards):
+    for (_, low, _), high in zip(backwards, limits, strict=True):
         votes: Counter[int] = Counter()
-        for _, key in ends[bisect_left(ends, (low,)) :]:
-            end = trace.flow_ends[key]
-            if end > high + (1 << 40):
-                break
-            if i + 1 < len(backwards) and end >= backwards[i + 1][1]:
-                break
-            origin = trace.flow_starts.get(key)
-            if origin is not None and (j := bisect_right(starts, origin)):
+        for _, origin in within(trace.links, (low, 0), (high, 0)):
+            if j := bisect_right(starts, origin):
                 votes[j - 1] += 1
         owners.append(votes.most_common(1)[0][0] if votes else -1)
     return owners
+
+
+def within(values: list[T], low: T, high: T) -> list[T]:
+    """What of sorted values lies in low … high, the latter left out."""
+    return values[bisect_left(values, low) : bisect_left(values, high)]
