@@ -60,7 +60,8 @@ def assemble(
     """
     ranks = tuple(one.rank for one in observed)
     recovered = tuple(dict.fromkeys(r for one in observed for r in one.recovered))
-    unknown = [f"rank {one.rank}: {reason}" for one in observed for reason in one.unknown]
+    told = [(one.rank, reason) for one in observed for reason in one.unknown]
+    unknown: list[str] = []
     try:
         if expected is not None and expected != len(observed):
             raise Missing(f"the pipeline has {expected} ranks and {len(observed)} traces are here")
@@ -68,8 +69,10 @@ def assemble(
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
             recovered += ("stages, from the order of the ranks",)
         schedule = _schedule(observed, rows, placement)
-        halves, reasons = _halves(observed, rows, schedule.placement)
-        unknown += reasons
+        halves = _halves(observed, rows, schedule.placement)
+        silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
+        if not any(reason.startswith("transfers:") for _, reason in told):
+            told += [(rank, "transfers: none of the pipeline is in the trace") for rank in silent]
         found = pairs(halves)
         hosts = {one.host for one in observed}
         clocks = align(
@@ -85,17 +88,33 @@ def assemble(
         if clocks.uncertainty is None:
             unknown.append("clocks: nothing that was sent bounds the clock of some rank")
         timeline = _timeline(schedule, rows, observed, transfers(found, clocks.offsets), clocks)
-        if not found and len(rows) > 1:
+        if not found and len(rows) > 1 and not silent:
             unknown.append("transfers: no send could be paired with its receive")
     except (Missing, InputError) as reason:
         return Pipeline(
             ranks=ranks, observed=tuple(observed), timeline=None, clocks=None,
-            recovered=recovered, unknown=(*unknown, f"classes: {reason}"),
+            recovered=recovered, unknown=(*_merged(told, ranks), *unknown, f"classes: {reason}"),
         )  # fmt: skip
     return Pipeline(
         ranks=ranks, observed=tuple(observed), timeline=timeline, clocks=clocks,
-        pairs=tuple(found), recovered=recovered, unknown=tuple(unknown),
+        pairs=tuple(found), recovered=recovered, unknown=(*_merged(told, ranks), *unknown),
     )  # fmt: skip
+
+
+def _merged(told: Sequence[tuple[int, str]], ranks: Sequence[int]) -> list[str]:
+    """Every reason once, with its ranks unless it is of all of them."""
+    by_reason: dict[str, list[int]] = {}
+    for rank, reason in told:
+        by_reason.setdefault(reason, []).append(rank)
+    return [
+        reason if len(ranks) == len(own) > 1 else f"{_ranks(own)}: {reason}"
+        for reason, own in by_reason.items()
+    ]
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:8])) + (" …" if len(numbers) > 8 else "")
+    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"
 
 
 def _with_stages(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
@@ -168,8 +187,9 @@ def _of_stage(action: Action, row: Sequence[Seen]) -> Action:
 
 def _halves(
     observed: Sequence[Observed], rows: Sequence[Sequence[Seen]], placement: Placement
-) -> tuple[list[list[HalfTransfer]], list[str]]:
-    halves, reasons = [], []
+) -> list[list[HalfTransfer]]:
+    """Every rank's ends of transfers, named."""
+    halves = []
     for one, row in zip(observed, rows, strict=True):
         named = list(one.halves)
         if not named and (one.sends or one.receives):
@@ -178,8 +198,6 @@ def _halves(
                 raise Missing(
                     f"rank {one.rank} has {reason} cannot be told; is a rank's trace missing?"
                 )
-        elif not named:
-            reasons.append(f"rank {one.rank}: its trace holds no transfer of the pipeline")
         for half in named:
             if not 0 <= half.action.stage < len(placement.rank_of):
                 raise Missing(f"{half.action} belongs to a stage of which there is no action")
@@ -190,7 +208,7 @@ def _halves(
                         f"{half.action} goes to stage {other.stage}, whose rank's trace is missing"
                     )
         halves.append(named)
-    return halves, reasons
+    return halves
 
 
 def _transfer_orders(found: Iterable[Pair]) -> list[Order]:

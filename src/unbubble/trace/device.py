@@ -11,23 +11,23 @@ from collections.abc import Sequence
 
 from unbubble.action import TRANSFER, Action, Kind
 from unbubble.trace.intervals import Interval, length, outside, union
-from unbubble.trace.kineto_file import (
+from unbubble.trace.names import (
     COLLECTIVE,
     COMPUTE,
+    NO_STAGE,
     P2P,
-    Kernel,
-    KinetoTrace,
-    Window,
-    starting_in,
+    Named,
+    is_optimizer,
+    transfer_named,
 )
-from unbubble.trace.names import NO_STAGE, Named, is_optimizer, transfer_named
 from unbubble.trace.observed import HalfTransfer, Seen
+from unbubble.trace.rank_trace import Kernel, RankTrace, Window, starting_in
 
 
 class DeviceStep:
     """The kernels of one step by launch."""
 
-    def __init__(self, trace: KinetoTrace, window: Window):
+    def __init__(self, trace: RankTrace, window: Window):
         kernels = trace.kernels
         first = bisect_left(kernels, window.begin, key=_launched)
         last = bisect_left(kernels, window.end, key=_launched)

@@ -17,7 +17,6 @@ from functools import cached_property
 
 from unbubble.action import Action, Kind
 from unbubble.trace.intervals import Interval
-from unbubble.trace.kineto_file import KinetoTrace, Mark, Op, Window, starting_in
 from unbubble.trace.names import (
     NO_STAGE,
     Named,
@@ -27,6 +26,7 @@ from unbubble.trace.names import (
     transfer_named,
 )
 from unbubble.trace.observed import HalfTransfer, Seen
+from unbubble.trace.rank_trace import Mark, Op, RankTrace, Window, starting_in
 
 AFTERMATH_NS = 50_000
 """The call returns within this time after its last operation; what else passes is the runtime's."""
@@ -45,7 +45,7 @@ class HostStep:
     others: Sequence[Mark]
 
     @classmethod
-    def of(cls, trace: KinetoTrace, window: Window) -> "HostStep":
+    def of(cls, trace: RankTrace, window: Window) -> "HostStep":
         thread = trace.main_thread
         marks = starting_in(trace.marks, window)
         named = [((m.start, m.end), found) for m in marks if (found := trace.named.get(m))]

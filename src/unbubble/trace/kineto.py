@@ -1,110 +1,124 @@
-"""Kineto, the trace of PyTorch's profiler: a file's steps as Observed, on host or device."""
+"""Kineto, the trace of PyTorch's profiler: JSON, plain or gzip, one file a rank."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from unbubble.action import COMPUTE, Action, Kind
-from unbubble.trace.device import DeviceStep
-from unbubble.trace.host import HostStep
-from unbubble.trace.intervals import Interval
-from unbubble.trace.kineto_file import KinetoTrace, Window
-from unbubble.trace.names import Named
-from unbubble.trace.observed import HalfTransfer, Observed, RankSteps, Seen
-from unbubble.trace.recover import recover
+from unbubble.errors import InputError
+from unbubble.trace.events import Event, EventFile
+from unbubble.trace.names import COLLECTIVE, P2P, kernel_kind
+from unbubble.trace.observe import observe
+from unbubble.trace.observed import RankSteps
+from unbubble.trace.rank_trace import Mark, RankTrace
 from unbubble.trace.sources import rank_in_name
 
+MAX_US = 1e16
 PIPELINE_WORDS = ("pp", "pipeline")
+_P2P_WORDS = {"send", "recv", "isend", "irecv", "coalesced", "batch_isend_irecv"}
+_OP, _MARK, _KERNEL, _LAUNCH, _FLOW = range(5)
+_CATEGORIES = {
+    "cpu_op": _OP,
+    "Operator": _OP,
+    "user_annotation": _MARK,
+    "kernel": _KERNEL,
+    "Kernel": _KERNEL,
+    "gpu_memcpy": _KERNEL,
+    "Memcpy": _KERNEL,
+    "gpu_memset": _KERNEL,
+    "Memset": _KERNEL,
+    "cuda_runtime": _LAUNCH,
+    "cuda_driver": _LAUNCH,
+    "Runtime": _LAUNCH,
+    "fwdbwd": _FLOW,
+    "forward_backward": _FLOW,
+}
+"""Categories of today's and of older profilers; others are skipped."""
 
 
 def read(source: str) -> list[RankSteps]:
-    """The one rank of a file, all of its steps."""
-    trace = KinetoTrace(source)
+    """The one rank of a file, all of its steps.
+
+    Raises InputError that names the file and what is wrong in it.
+    """
+    trace = load(source)
     rank = trace.rank if trace.rank is not None else rank_in_name(source)
     number = rank if rank is not None else 0
     steps = tuple(observe(trace, window, number) for window in trace.windows)
     return [RankSteps(rank=rank, source=source, steps=steps, world_size=trace.world_size)]
 
 
-def observe(trace: KinetoTrace, window: Window, rank: int) -> Observed:
-    """What the rank did in one of `trace.windows`."""
-    on_host = HostStep.of(trace, window)
-    ranges = [(at, named) for at, named in on_host.named if named.action.kind in COMPUTE]
-    recovered, unknown = [], []
-    if not ranges:
-        ranges, reason = recover(trace, on_host)
-        if ranges:
-            recovered.append("actions, from autograd's links of forward and backward operations")
-        else:
-            unknown.append(f"actions: {reason}")
-    actions: list[Seen]
-    tail: list[Seen]
-    halves: list[HalfTransfer]
-    sends: list[HalfTransfer]
-    receives: list[HalfTransfer]
-    if trace.kernels:
-        on_device = DeviceStep(trace, window)
-        actions, idle = on_device.actions(ranges)
-        if idle:
-            unknown.append(f"actions: {len(idle)} ranges launched no kernel, as {idle[0]}")
-        halves, sends, receives, reason = on_device.halves()
-        if reason:
-            unknown.append(f"transfers: {reason} cannot be told")
-        tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
-    else:
-        actions = on_host.actions(ranges)
-        halves, sends, receives = on_host.halves()
-        tail = on_host.tail()
-    actions = _split_backwards(actions, ranges)
-    base = trace.base_ns
-    return Observed(
-        rank=rank,
-        source=trace.source,
-        step=window.number,
-        begin=window.begin + base,
-        finish=window.end + base,
-        busy=trace.busy(window),
-        host=trace.host_name,
-        actions=tuple(_moved(seen, base) for seen in actions),
-        tail=tuple(_moved(seen, base) for seen in tail),
-        halves=tuple(_moved_half(half, base) for half in halves),
-        sends=tuple(_moved_half(half, base) for half in sends),
-        receives=tuple(_moved_half(half, base) for half in receives),
-        recovered=tuple(recovered),
-        unknown=tuple(unknown),
-        pipeline_group=pipeline_group(trace),
-    )
+def load(source: str) -> RankTrace:
+    """The recording in a file."""
+    trace = RankTrace(source)
+    kinds: dict[str, int] = {}
+    file = EventFile(source)
+    for block in file.blocks():
+        _take(block, trace, kinds)
+    _take_head(file.head, trace)
+    trace.finish()
+    return trace
 
 
-def pipeline_group(trace: KinetoTrace) -> tuple[int, ...]:
-    """The ranks of the process group that calls itself the pipeline's."""
-    info = trace.head.get("distributedInfo")
-    groups = info.get("pg_config") if isinstance(info, dict) else None
+def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> None:
+    wanted = _CATEGORIES
+    for event in events:
+        category = wanted.get(event.cat)
+        if category is None:
+            continue
+        ts, dur = event.ts, event.dur
+        if not (-MAX_US < ts < MAX_US and 0 <= dur < MAX_US):
+            raise InputError(
+                f"{trace.source}: {event.name[:40]!r} has ts {ts:g} and dur {dur:g}; a time in µs "
+                "was expected, and a dur of at least 0"
+            )
+        start = round(ts * 1000)
+        if category == _FLOW:
+            trace.flows[event.ph != "s"][_hashable(event.id)] = start
+        elif event.ph == "X":
+            end = start + round(dur * 1000)
+            if category == _OP:
+                trace.add_op(_hashable(event.tid), start, end, event.name)
+            elif category == _KERNEL:
+                args = event.args
+                collective = args.collective if args is not None else None
+                if isinstance(collective, str):
+                    kind = P2P if collective in _P2P_WORDS else COLLECTIVE
+                elif (kind := kinds.get(event.name, -1)) < 0:
+                    kind = kinds[event.name] = kernel_kind(event.name)
+                trace.launched.append((start, end, kind, args and args.correlation))
+            elif category == _MARK:
+                trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
+            elif "aunch" in event.name or "Mem" in event.name:
+                correlation = event.args and event.args.correlation
+                if isinstance(correlation, int):
+                    trace.launches[correlation] = start
+
+
+def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
+    """What the file says beside its events."""
+    base = head.get("baseTimeNanoseconds", 0)
+    if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base < 1 << 62:
+        raise InputError(f"{trace.source}: baseTimeNanoseconds is {base!r}; a time was expected")
+    trace.base_ns = base
+    host = head.get("host_name")
+    trace.host = host if isinstance(host, str) else ""
+    info = head.get("distributedInfo")
+    if not isinstance(info, dict):
+        return
+    trace.rank, trace.world_size = _count(info.get("rank")), _count(info.get("world_size"))
+    groups = info.get("pg_config")
     for group in groups if isinstance(groups, list) else []:
         if not isinstance(group, dict):
             continue
         words = str(group.get("pg_desc", "")).lower().replace("mesh_", "").split("_")
         ranks = group.get("ranks")
         if any(word in words for word in PIPELINE_WORDS) and isinstance(ranks, list):
-            return tuple(r for r in ranks if isinstance(r, int))
-    return ()
+            trace.pipeline_group = tuple(r for r in ranks if _count(r) is not None)
 
 
-def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:
-    """A stage's method `backward_one_chunk` is an I where weights have a method of their own."""
-    split = any(named.tight and named.action.kind is Kind.W for _, named in ranges)
-    if not split:
-        return actions
-    return [
-        seen._replace(action=Action(Kind.I, seen.action.stage, seen.action.microbatch))
-        if seen.action.kind is Kind.B
-        else seen
-        for seen in actions
-    ]
+def _count(value: Any) -> int | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+    return value if good else None
 
 
-def _moved(seen: Seen, base: int) -> Seen:
-    return seen._replace(start=seen.start + base, end=seen.end + base)
-
-
-def _moved_half(half: HalfTransfer, base: int) -> HalfTransfer:
-    called, posted, done = half.called + base, half.posted + base, half.done + base
-    return half._replace(called=called, posted=posted, done=done)
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, (int, str)) else repr(value)

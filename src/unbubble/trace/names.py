@@ -26,6 +26,9 @@ _METHOD = re.compile(
     r"(?:mb|microbatch)\W*([0-9]{1,9})"
 )
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,18})")
+_LOOP = re.compile(
+    r"(?:train(?:ing)?[ _-]?)?(?:step|iteration|iter)[ _:#=-]{0,3}([0-9]{1,18})", re.IGNORECASE
+)
 _METHOD_KINDS = {"forward": Kind.F, "backward": Kind.B, "backward_weight": Kind.W}
 NO_STAGE = -1
 
@@ -50,6 +53,12 @@ def step_named(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def loop_named(name: str) -> int | None:
+    """The number of a range that someone put around a turn of the training loop."""
+    match = _LOOP.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def is_optimizer(name: str) -> bool:
     """Whether a range is an optimizer's step (not its zero_grad)."""
     return name.startswith("Optimizer.step#")
@@ -62,9 +71,15 @@ _COLLECTIVE_KERNELS = re.compile(
 )
 
 
-def is_communication(kernel: str) -> bool:
-    """Whether a kernel (or copy) moves data between devices, by its name."""
-    return _COLLECTIVE_KERNELS.search(kernel) is not None
+COMPUTE, COLLECTIVE, P2P = 0, 1, 2
+"""What a kernel is: work, communication, or maybe a transfer of the pipeline."""
+
+
+def kernel_kind(name: str) -> int:
+    """What a kernel (or copy) is by its name: all-to-all and transfers share `SendRecv`."""
+    if _COLLECTIVE_KERNELS.search(name) is None:
+        return COMPUTE
+    return P2P if "SendRecv" in name else COLLECTIVE
 
 
 _TRANSFER = re.compile(r"(?:gloo|nccl|mpi|ucc|xccl):(send|recv)\b.*")

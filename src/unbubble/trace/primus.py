@@ -1,91 +1,123 @@
-"""Primus's per-rank JSON: when every forward and backward of a pipeline rank began and ended.
+"""Primus's per-rank JSON (its pipeline visualizer): start and end of every action in ms, by
+iteration, each rank on a clock of its own that starts with the iteration.
 
-One file a pipeline rank (`pp_rank_3.json`): iteration → `fwd_start`, `fwd_end`, `bwd_start`,
-`bwd_end` by microbatch and `total`, in milliseconds from the iteration's start. Waits for inputs
-lie outside; transfers and collectives are not recorded.
+    {"5": {"total": 3238.9, "memory": 102.3, "fwd_start": […], "fwd_end": […], "bwd_start": […],
+           "bwd_end": […]}, …}
+
+Newer files add `fwd_minibatch`, `fwd_chunk` and the like, and weight gradients (`wgrad_start`, …);
+the backwards are input gradients then. Transfers, tail and optimizer are not recorded.
 """
 
-from math import isfinite
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 
 from unbubble.action import Action, Kind
 from unbubble.errors import InputError
 from unbubble.files import read_text
+from unbubble.trace.intervals import length, union
+from unbubble.trace.megascan import NO_TRANSFERS
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
 from unbubble.trace.sources import rank_in_name
 
-NS = 10**6
-MAX_MILLISECONDS = 1e10
+WHAT = "a Primus pipeline record"
+MAX_MS = 1e12
+Times = list[float]
 
 
-class Iteration(msgspec.Struct):
-    """One step of one rank, in milliseconds."""
+class Iteration(msgspec.Struct, kw_only=True):
+    """One iteration of one rank; ms."""
 
     total: float
-    fwd_start: list[float]
-    fwd_end: list[float]
-    bwd_start: list[float]
-    bwd_end: list[float]
+    fwd_start: Times
+    fwd_end: Times
+    bwd_start: Times
+    bwd_end: Times
+    wgrad_start: Times = []
+    wgrad_end: Times = []
+    fwd_minibatch: list[int] = []
+    bwd_minibatch: list[int] = []
+    wgrad_minibatch: list[int] = []
+    fwd_chunk: list[int] = []
+    bwd_chunk: list[int] = []
+    wgrad_chunk: list[int] = []
 
 
 def read(source: str) -> list[RankSteps]:
-    """The rank of one file, with all its iterations; stage and rank are those of its name.
+    """The one rank of a file, all its iterations.
 
-    Raises InputError for a file that is not such a trace.
+    Raises InputError that names the file, the iteration and what is wrong in it.
     """
     try:
-        found = msgspec.json.decode(read_text(source, "a Primus trace"), type=dict[str, Iteration])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{source}: not a Primus trace: {error}") from None
+        found = msgspec.json.decode(read_text(source, WHAT), type=dict[str, Iteration])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{source}: not {WHAT}: {error}") from None
     rank = rank_in_name(source)
     steps = []
-    for name, iteration in found.items():
-        if not name.isdecimal() or len(name) > 9:
-            raise InputError(f"{source}: iteration {name[:20]!r} is not numbered")
-        steps.append(_step(source, rank, int(name), iteration))
-    return [RankSteps(rank=rank, source=source, steps=tuple(sorted(steps, key=_number)))]
+    for key, one in found.items():
+        if not (key.isascii() and key.isdigit() and len(key) < 10):
+            raise InputError(f"{source}: {key[:40]!r} is not the number of an iteration")
+        steps.append(_observed(source, rank or 0, int(key), one))
+    return [RankSteps(rank=rank, source=source, steps=tuple(steps))]
 
 
-def _step(source: str, rank: int | None, number: int, iteration: Iteration) -> Observed:
-    stage = NO_STAGE if rank is None else rank
-    actions = []
-    for kind, starts, ends in (
-        (Kind.F, iteration.fwd_start, iteration.fwd_end),
-        (Kind.B, iteration.bwd_start, iteration.bwd_end),
-    ):
-        if not len(starts) == len(ends) == len(iteration.fwd_start):
-            raise InputError(
-                f"{source}: iteration {number} has {len(iteration.fwd_start)} forwards and "
-                f"{len(starts)} starts and {len(ends)} ends of {kind.name}; they must be the same"
-            )
-        for microbatch, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            if not 0 <= start <= end <= MAX_MILLISECONDS:
-                raise InputError(
-                    f"{source}: iteration {number}, {kind.name} of microbatch {microbatch}: "
-                    f"{start} to {end} ms is no time of a step"
-                )
-            actions.append(Seen(Action(kind, stage, microbatch), _ns(start), _ns(end)))
-    if not actions or not isfinite(iteration.total):
-        raise InputError(f"{source}: iteration {number} holds no action, or no total")
-    actions.sort(key=lambda seen: (seen.start, seen.end))
-    finish = max(_ns(min(iteration.total, MAX_MILLISECONDS)), max(seen.end for seen in actions))
-    working = sum(seen.end - seen.start for seen in actions)
+def _observed(source: str, rank: int, number: int, one: Iteration) -> Observed:
+    where = f"{source}: iteration {number}"
+    columns = {
+        Kind.F: (one.fwd_start, one.fwd_end, one.fwd_minibatch, one.fwd_chunk),
+        Kind.I if one.wgrad_start else Kind.B: (
+            one.bwd_start, one.bwd_end, one.bwd_minibatch, one.bwd_chunk,
+        ),
+        Kind.W: (one.wgrad_start, one.wgrad_end, one.wgrad_minibatch, one.wgrad_chunk),
+    }  # fmt: skip
+    actions = sorted(_actions(where, columns), key=lambda seen: seen.start)
+    if not actions:
+        raise InputError(f"{where} holds no action")
+    for before, after in pairwise(actions):
+        if after.start < before.start or after.end < before.end:
+            raise InputError(f"{where}: {after.action} ends before {before.action} does")
+    begin = min(0, actions[0].start)
+    finish = max(_ns(one.total, where), actions[-1].end)
+    working = length(union((seen.start, seen.end) for seen in actions))
     return Observed(
-        rank=rank or 0,
+        rank=rank,
         source=source,
         step=number,
-        begin=0,
+        begin=begin,
         finish=finish,
-        busy=Busy(working, 0, finish - working),
+        busy=Busy(working, 0, finish - begin - working),
         actions=tuple(actions),
+        unknown=(NO_TRANSFERS, "tail: the optimizer is not in this kind of trace"),
     )
 
 
-def _ns(milliseconds: float) -> int:
-    return round(milliseconds * NS)
+def _actions(where: str, columns: Mapping[Kind, tuple[Any, ...]]) -> Iterator[Seen]:
+    for kind, (starts, ends, microbatches, chunks) in columns.items():
+        if len(starts) != len(ends):
+            raise InputError(
+                f"{where}: {len(starts)} times {kind.name} started and {len(ends)} ended"
+            )
+        if any(chunks):
+            raise InputError(
+                f"{where} has several model chunks a rank, and the file does not say which stage "
+                "each is; use another kind of trace"
+            )
+        numbers = microbatches or range(len(starts))
+        if len(numbers) != len(starts):
+            raise InputError(f"{where}: {len(numbers)} microbatches for {len(starts)} {kind.name}")
+        for start, end, number in zip(starts, ends, numbers, strict=True):
+            if end < start or not 0 <= number < 1 << 20:
+                raise InputError(
+                    f"{where}: {kind.name} of microbatch {number} from {start:g} to {end:g} ms"
+                )
+            action = Action(kind, NO_STAGE, number)
+            yield Seen(action, _ns(start, where), _ns(end, where))
 
 
-def _number(step: Observed) -> int:
-    return step.step or 0
+def _ns(milliseconds: float, where: str) -> int:
+    if not -MAX_MS < milliseconds < MAX_MS:
+        raise InputError(f"{where} has the time {milliseconds:g}; milliseconds were expected")
+    return round(milliseconds * 1e6)

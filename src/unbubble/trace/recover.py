@@ -13,15 +13,15 @@ from typing import TypeVar
 from unbubble.action import Action, Kind
 from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval
-from unbubble.trace.kineto_file import KinetoTrace
 from unbubble.trace.names import NO_STAGE, Named
+from unbubble.trace.rank_trace import RankTrace
 
 T = TypeVar("T", int, tuple[int, int])
 Run = tuple[Kind, int, int]
 _STOP = Kind.RESHARD
 
 
-def recover(trace: KinetoTrace, step: HostStep) -> tuple[list[tuple[Interval, Named]], str]:
+def recover(trace: RankTrace, step: HostStep) -> tuple[list[tuple[Interval, Named]], str]:
     """Ranges of the actions (tight, without a stage), or none and the reason."""
     window = step.window
     linked = within(trace.linked, window.begin, window.end)
@@ -83,7 +83,7 @@ def _between(times: Sequence[int], low: int, high: int) -> bool:
 
 
 def _owners(
-    trace: KinetoTrace, step: HostStep, forwards: Sequence[Run], backwards: Sequence[Run]
+    trace: RankTrace, step: HostStep, forwards: Sequence[Run], backwards: Sequence[Run]
 ) -> list[int]:
     """For every backward run the forward that most of its links come from."""
     starts = [run[1] for run in forwards]

@@ -1,54 +1,30 @@
-"""PyTorch's profiler (Kineto) JSON: one file a rank, plain or gzip.
+"""RankTrace: what a profiler recorded on one rank, whatever its file format.
 
-`KinetoTrace` reads a file once and keeps what matters: ranges, operations of each host thread that
-stand in no other operation, kernels with their launches, and the autograd links of forward and
-backward.
+Kept is what matters: ranges, operations of each host thread that stand in no other operation,
+kernels with their launches, and autograd's links of forward and backward operations.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from unbubble.action import Action
 from unbubble.errors import InputError
-from unbubble.trace.events import Event, EventFile
 from unbubble.trace.intervals import Interval, clip, length, outside, union
 from unbubble.trace.names import (
+    COLLECTIVE,
+    COMPUTE,
+    P2P,
     Named,
     action_named,
-    is_communication,
     is_talk,
+    loop_named,
     step_named,
     transfer_named,
 )
 from unbubble.trace.observed import Busy
-
-COMPUTE, COLLECTIVE, P2P = 0, 1, 2
-"""What a kernel or a host operation is: work, communication, or maybe a pipeline transfer."""
-
-MAX_US = 1e16
-_P2P_WORDS = {"send", "recv", "isend", "irecv", "coalesced", "batch_isend_irecv"}
-_OP, _MARK, _KERNEL, _LAUNCH, _FLOW = range(5)
-_CATEGORIES = {
-    "cpu_op": _OP,
-    "Operator": _OP,
-    "user_annotation": _MARK,
-    "kernel": _KERNEL,
-    "Kernel": _KERNEL,
-    "gpu_memcpy": _KERNEL,
-    "Memcpy": _KERNEL,
-    "gpu_memset": _KERNEL,
-    "Memset": _KERNEL,
-    "cuda_runtime": _LAUNCH,
-    "cuda_driver": _LAUNCH,
-    "Runtime": _LAUNCH,
-    "fwdbwd": _FLOW,
-    "forward_backward": _FLOW,
-}
-"""Categories of today's and of older profilers; others are skipped."""
 
 
 class Mark(NamedTuple):
@@ -91,102 +67,43 @@ class Window(NamedTuple):
     end: int
 
 
-class KinetoTrace:
-    """One rank's trace file."""
+class RankTrace:
+    """One rank's recording; times in ns from `base_ns`. Readers fill it, then call `finish`."""
 
-    def __init__(self, path: str | Path):
-        self.source = str(path)
+    def __init__(self, source: str):
+        self.source = source
+        self.rank: int | None = None
+        self.world_size: int | None = None
+        self.pipeline_group: tuple[int, ...] = ()
+        self.host = ""
+        self.base_ns = 0
+        """What the times count from, in ns of the machine's clock."""
         self.marks: list[Mark] = []
         self.ops: dict[Any, list[Op]] = {}
-        self._flows: tuple[dict[Any, int], dict[Any, int]] = {}, {}
-        self._launches: dict[int, int] = {}
-        self._kernels: list[tuple[int, int, int, Any]] = []
-        self._kinds: dict[str, int] = {}
-        file = EventFile(path)
-        for block in file.blocks():
-            self._take(block)
-        self.head = file.head
-        self.count = file.count
+        self.flows: tuple[dict[Any, int], dict[Any, int]] = {}, {}
+        """By id, when the forward operations ran and when the backward ones that they link to."""
+        self.launches: dict[int, int] = {}
+        """By correlation, when the host launched a kernel."""
+        self.launched: list[tuple[int, int, int, Any]] = []
+        """Start, end, kind and correlation of every kernel."""
+
+    def add_op(self, thread: Any, start: int, end: int, name: str) -> None:
+        """Take an operation, unless it stands within the one before."""
+        ops = self.ops.setdefault(thread, [])
+        if not (ops and ops[-1].start <= start and end <= ops[-1].end):
+            ops.append(Op(start, end, name.startswith("autograd::engine::"), _transfer(name)))
+
+    def finish(self) -> None:
+        """Put everything in order, once all is there."""
         self.marks.sort(key=lambda mark: (mark.start, -mark.end))
         self.ops = {thread: _outermost(ops) for thread, ops in self.ops.items()}
-
-    def _take(self, events: Iterable[Event]) -> None:
-        wanted = _CATEGORIES
-        for event in events:
-            category = wanted.get(event.cat)
-            if category is None:
-                continue
-            ts, dur = event.ts, event.dur
-            if not (-MAX_US < ts < MAX_US and 0 <= dur < MAX_US):
-                raise InputError(
-                    f"{self.source}: {event.name[:40]!r} has ts {ts:g} and dur {dur:g}; a time in "
-                    "µs was expected, and a dur of at least 0"
-                )
-            start = round(ts * 1000)
-            if category == _FLOW:
-                self._flows[event.ph != "s"][_hashable(event.id)] = start
-            elif event.ph == "X":
-                end = start + round(dur * 1000)
-                if category == _OP:
-                    self._take_op(event, start, end)
-                elif category == _KERNEL:
-                    kind, args = self._kernel_kind(event), event.args
-                    self._kernels.append((start, end, kind, args and args.correlation))
-                elif category == _MARK:
-                    self.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
-                elif "aunch" in event.name or "Mem" in event.name:
-                    correlation = event.args and event.args.correlation
-                    if isinstance(correlation, int):
-                        self._launches[correlation] = start
-
-    def _take_op(self, event: Event, start: int, end: int) -> None:
-        ops = self.ops.setdefault(_hashable(event.tid), [])
-        if ops and ops[-1].start <= start and end <= ops[-1].end:
-            return  # within the one before
-        name = event.name
-        ops.append(Op(start, end, name.startswith("autograd::engine::"), _transfer(name)))
-
-    def _kernel_kind(self, event: Event) -> int:
-        if event.args is not None and isinstance(event.args.collective, str):
-            return P2P if event.args.collective in _P2P_WORDS else COLLECTIVE
-        kind = self._kinds.get(event.name)
-        if kind is None:
-            kind = COMPUTE
-            if is_communication(event.name):
-                kind = P2P if "SendRecv" in event.name else COLLECTIVE
-            self._kinds[event.name] = kind
-        return kind
-
-    @cached_property
-    def rank(self) -> int | None:
-        """The rank that the file says it is of."""
-        return self._distributed("rank")
-
-    @property
-    def world_size(self) -> int | None:
-        """The ranks of the whole job."""
-        return self._distributed("world_size")
-
-    def _distributed(self, key: str) -> int | None:
-        info = self.head.get("distributedInfo")
-        value = info.get(key) if isinstance(info, dict) else None
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return value if good else None
-
-    @cached_property
-    def base_ns(self) -> int:
-        """What the file's times count from, in ns of the machine's clock."""
-        base = self.head.get("baseTimeNanoseconds", 0)
-        if isinstance(base, bool) or not isinstance(base, int) or not 0 <= base < 1 << 62:
-            raise InputError(f"{self.source}: baseTimeNanoseconds is {base!r}; a time was expected")
-        return base
 
     @cached_property
     def kernels(self) -> list[Kernel]:
         """Device work by launch."""
-        launches = self._launches
+        launches = self.launches
         found = []
-        for start, end, kind, correlation in self._kernels:
+        for start, end, kind, correlation in self.launched:
             launched = launches.get(correlation, start) if isinstance(correlation, int) else start
             if kind == P2P and self._within_collective(launched):
                 kind = COLLECTIVE
@@ -223,12 +140,12 @@ class KinetoTrace:
     @cached_property
     def linked(self) -> list[int]:
         """When the forward operations ran that autograd has a backward one for, ascending."""
-        return sorted(self._flows[0].values())
+        return sorted(self.flows[0].values())
 
     @cached_property
     def links(self) -> list[tuple[int, int]]:
         """For every such backward operation its time and its forward's, ascending."""
-        starts, ends = self._flows
+        starts, ends = self.flows
         return sorted((end, starts[key]) for key, end in ends.items() if key in starts)
 
     def busy(self, window: Window) -> Busy:
@@ -241,7 +158,7 @@ class KinetoTrace:
 
     @cached_property
     def _at_work(self) -> tuple[list[Interval], list[Interval]]:
-        if self._kernels:
+        if self.launched:
             work = ((k.start, k.end) for k in self.kernels if k.kind == COMPUTE)
             talk = ((k.start, k.end) for k in self.kernels if k.kind != COMPUTE)
             return union(work), union(talk)
@@ -253,13 +170,14 @@ class KinetoTrace:
     @cached_property
     def windows(self) -> list[Window]:
         """The steps: the profiler's, or from where actions begin to repeat, or all of the trace."""
-        steps = [
-            Window(number, mark.start, mark.end)
-            for mark in self.marks
-            if (number := step_named(mark.name)) is not None
-        ]
-        if steps:
-            return steps
+        for named in (step_named, loop_named):
+            steps = [
+                Window(number, mark.start, mark.end)
+                for mark in self.marks
+                if (number := named(mark.name)) is not None
+            ]
+            if steps:
+                return steps
         begin, end = self.extent
         starts: list[int] = [begin]
         seen: set[Action] = set()
@@ -278,11 +196,10 @@ class KinetoTrace:
         """First start and last end of anything kept."""
         spans = [(m.start, m.end) for m in self.marks]
         spans += [(ops[0].start, ops[-1].end) for ops in self.ops.values() if ops]
-        spans += [(k[0], k[1]) for k in self._kernels]
+        spans += [(k[0], k[1]) for k in self.launched]
         if not spans:
             raise InputError(
-                f"{self.source}: none of its {self.count} events is an operation, a range or a "
-                "kernel of PyTorch's profiler"
+                f"{self.source}: nothing in it is an operation, a range or a kernel of a profiler"
             )
         return min(s for s, _ in spans), max(e for _, e in spans)
 
@@ -296,11 +213,6 @@ class KinetoTrace:
             votes.update({thread: len(ops) for thread, ops in self.ops.items()})
         return votes.most_common(1)[0][0] if votes else None
 
-    @property
-    def host_name(self) -> str:
-        name = self.head.get("host_name", "")
-        return name if isinstance(name, str) else ""
-
 
 def starting_in(rows: Sequence[Timed], window: Window) -> Sequence[Timed]:
     """What of rows, ascending by start, starts within a window."""
@@ -310,10 +222,6 @@ def starting_in(rows: Sequence[Timed], window: Window) -> Sequence[Timed]:
 
 def _start(row: Mark | Op) -> int:
     return row.start
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, (int, str)) else repr(value)
 
 
 def _transfer(name: str) -> str:

@@ -1,0 +1,84 @@
+"""Observe: one step of a rank's recording, from the host alone or from its device's kernels."""
+
+from collections.abc import Sequence
+
+from unbubble.action import COMPUTE, Action, Kind
+from unbubble.trace.device import DeviceStep
+from unbubble.trace.host import HostStep
+from unbubble.trace.intervals import Interval
+from unbubble.trace.names import Named
+from unbubble.trace.observed import HalfTransfer, Observed, Seen
+from unbubble.trace.rank_trace import RankTrace, Window
+from unbubble.trace.recover import recover
+
+
+def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
+    """What the rank did in one of `trace.windows`."""
+    on_host = HostStep.of(trace, window)
+    ranges = [(at, named) for at, named in on_host.named if named.action.kind in COMPUTE]
+    recovered, unknown = [], []
+    if not ranges:
+        ranges, reason = recover(trace, on_host)
+        if ranges:
+            recovered.append("actions, from autograd's links of forward and backward operations")
+        else:
+            unknown.append(f"actions: {reason}")
+    actions: list[Seen]
+    tail: list[Seen]
+    halves: list[HalfTransfer]
+    sends: list[HalfTransfer]
+    receives: list[HalfTransfer]
+    if trace.launched:
+        on_device = DeviceStep(trace, window)
+        actions, idle = on_device.actions(ranges)
+        if idle:
+            unknown.append(f"actions: {len(idle)} ranges launched no kernel, as {idle[0]}")
+        halves, sends, receives, reason = on_device.halves()
+        if reason:
+            unknown.append(f"transfers: {reason} cannot be told")
+        tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
+    else:
+        actions = on_host.actions(ranges)
+        halves, sends, receives = on_host.halves()
+        tail = on_host.tail()
+    actions = _split_backwards(actions, ranges)
+    base = trace.base_ns
+    return Observed(
+        rank=rank,
+        source=trace.source,
+        step=window.number,
+        begin=window.begin + base,
+        finish=window.end + base,
+        busy=trace.busy(window),
+        host=trace.host,
+        actions=tuple(_moved(seen, base) for seen in actions),
+        tail=tuple(_moved(seen, base) for seen in tail),
+        halves=tuple(_moved_half(half, base) for half in halves),
+        sends=tuple(_moved_half(half, base) for half in sends),
+        receives=tuple(_moved_half(half, base) for half in receives),
+        recovered=tuple(recovered),
+        unknown=tuple(unknown),
+        pipeline_group=trace.pipeline_group,
+    )
+
+
+def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:
+    """A stage's method `backward_one_chunk` is an I where weights have a method of their own."""
+    split = any(named.tight and named.action.kind is Kind.W for _, named in ranges)
+    if not split:
+        return actions
+    return [
+        seen._replace(action=Action(Kind.I, seen.action.stage, seen.action.microbatch))
+        if seen.action.kind is Kind.B
+        else seen
+        for seen in actions
+    ]
+
+
+def _moved(seen: Seen, base: int) -> Seen:
+    return seen._replace(start=seen.start + base, end=seen.end + base)
+
+
+def _moved_half(half: HalfTransfer, base: int) -> HalfTransfer:
+    called, posted, done = half.called + base, half.posted + base, half.done + base
+    return half._replace(called=called, posted=posted, done=done)
