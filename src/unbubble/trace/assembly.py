@@ -26,6 +26,7 @@ from unbubble.trace.pairing import (
 )
 
 NS = 10**9
+FROM_RANKS = "stages, from the order of the ranks"
 TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
 
 
@@ -67,7 +68,10 @@ def assemble(
             raise Missing(f"the pipeline has {expected} ranks and {len(observed)} traces are here")
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
-            recovered += ("stages, from the order of the ranks",)
+            recovered += (FROM_RANKS,)
+            if expected is None and ranks != tuple(range(len(ranks))):
+                absent = min(set(range(max(ranks) + 1)) - set(ranks), default=0)
+                raise Missing(f"the trace of rank {absent} is missing")
         schedule = _schedule(observed, rows, placement)
         halves = _halves(observed, rows, schedule.placement)
         silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
@@ -196,7 +200,8 @@ def _halves(
             named, reason = name_in_order(row, one.sends, one.receives, placement)
             if reason:
                 raise Missing(
-                    f"rank {one.rank} has {reason} cannot be told; is a rank's trace missing?"
+                    f"rank {one.rank} has {reason} cannot be told; is a rank's trace missing, "
+                    "or has the job several pipelines (--layout)?"
                 )
         for half in named:
             if not 0 <= half.action.stage < len(placement.rank_of):

@@ -9,7 +9,7 @@ from unbubble.plan import Plan
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
-from unbubble.trace.assembly import NS, Pipeline
+from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
 from unbubble.trace.comparison import CLASSES, against
 from unbubble.trace.medians import Usual, measured_costs, usual
 from unbubble.trace.reading import Trace
@@ -113,6 +113,10 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         ],
         "verdict": verdict(fractions),
     }
+    if FROM_RANKS in one.recovered and not recognised(timeline.schedule):
+        answer["unknown"].append(
+            "ranks: no known schedule has this order; is the trace of a last rank missing?"
+        )
     if plan is not None:
         answer["against_plan"], reasons = against(plan, timeline, attribution)
         answer["predicted_s"] = answer["against_plan"].get("predicted_s")

@@ -10,6 +10,7 @@ the backwards are input gradients then. Transfers, tail and optimizer are not re
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -56,12 +57,22 @@ def read(source: str) -> list[RankSteps]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{source}: not {WHAT}: {error}") from None
     rank = rank_in_name(source)
-    steps = []
+    steps: list[Observed] = []
     for key, one in found.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10):
             raise InputError(f"{source}: {key[:40]!r} is not the number of an iteration")
         steps.append(_observed(source, rank or 0, int(key), one))
-    return [RankSteps(rank=rank, source=source, steps=tuple(steps))]
+    ranks = _pipeline_ranks(Path(source).parent / "config.json")
+    return [RankSteps(rank=rank, source=source, steps=tuple(steps), world_size=ranks)]
+
+
+def _pipeline_ranks(config: Path) -> int | None:
+    """`pp_size` of the file that Primus writes beside its records, where it is there."""
+    try:
+        size = msgspec.json.decode(config.read_bytes(), type=dict[str, Any]).get("pp_size")
+    except (OSError, ValueError, RecursionError):
+        return None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def _observed(source: str, rank: int, number: int, one: Iteration) -> Observed:

@@ -1,0 +1,88 @@
+"""Writes what PyTorch's profiler records of a pipeline on devices, from a simulated timeline.
+
+Host ranges are launch time only and run ahead of the device; kernels carry the correlation of
+their launch; a transfer is a SendRecv kernel from where its end is ready to the arrival. Inside
+every forward there is an all-reduce of the tensor-parallel group and an all-to-all, whose kernel
+is a SendRecv too.
+"""
+
+import json
+
+from unbubble.action import Kind
+from unbubble.simulate import Timeline
+from unbubble.trace.pairing import receive_of
+
+BASE_NS = 1_700_000_000_000_000_000
+LAUNCH_NS = 2_000
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+
+
+class Writer:
+    """One rank's events; times in ns."""
+
+    def __init__(self, rank, world, offset_ns=0, named=True):
+        self.rank, self.world, self.offset_ns, self.named = rank, world, offset_ns, named
+        self.events, self.clock, self.correlation = [], 0, 0
+
+    def event(self, cat, name, start, end, tid, **args):
+        times = {"ts": start / 1000, "dur": (end - start) / 1000}
+        row = {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, **times, "args": args}
+        self.events.append(row)
+
+    def launch(self, name, start, end, stream, **args):
+        self.correlation += 1
+        args |= {"correlation": self.correlation}
+        begin = self.clock
+        self.event("cuda_runtime", "cudaLaunchKernel", begin, begin + 500, 1, **args)
+        self.event("kernel", name, start, end, stream, stream=stream, **args)
+        self.clock += LAUNCH_NS
+
+    def range(self, name, launches):
+        begin = self.clock
+        for launch in launches:
+            self.launch(*launch[:4], **launch[4])
+        self.clock += 300
+        self.event("user_annotation", name, begin, self.clock, 1)
+        self.clock += 100
+
+    def write(self, folder, **head):
+        info = {"rank": self.rank, "world_size": self.world, "backend": "nccl"}
+        text = json.dumps({
+            "schemaVersion": 1,
+            "distributedInfo": info,
+            "baseTimeNanoseconds": BASE_NS + self.offset_ns,
+            **head,
+            "traceEvents": self.events,
+        }, indent=1)  # fmt: skip
+        path = folder / f"rank{self.rank}.json"
+        path.write_text(text)
+        return path
+
+
+def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap=True):
+    """A file a rank. `comm` ns of every action are an all-reduce that nothing hides."""
+    halves = {rank: [] for rank in range(timeline.ranks)}
+    ends = {e.action: e.end for r in range(timeline.ranks) for e in timeline.events(r)}
+    for t in timeline.transfers:
+        maker = t.action._replace(kind=Kind.F if t.action.kind is Kind.SEND_F else Kind.B)
+        made = ends.get(maker, ends.get(maker._replace(kind=Kind.I)))
+        halves[t.source].append((t.action, made, t.end))
+        halves[t.destination].append((receive_of(t.action), max(made - 5_000, 0), t.end))
+    for rank in range(timeline.ranks):
+        writer = Writer(rank, timeline.ranks, (offsets or {}).get(rank, 0))
+        begin = writer.clock
+        for action, start, end in sorted(halves[rank], key=lambda h: h[1]):
+            writer.range(f"PP:{action}", [(SEND, start, end, 20, {"Collective name": "send"})])
+        for event in timeline.events(rank):
+            launches = [("gemm", event.start, event.end - comm, 7, {})]
+            if comm:
+                launches.append((REDUCE, event.end - comm, event.end, 21, {}))
+            if trap and event.action.kind is Kind.F:
+                middle = (event.start + event.end - comm) // 2
+                launches.append((SEND, event.start, middle, 22, {"Collective name": "all_to_allv"}))
+            writer.range(f"PP:{event.action}", launches)
+        finish = max(e["ts"] * 1000 + e["dur"] * 1000 for e in writer.events)
+        writer.event("user_annotation", f"ProfilerStep#{step}", begin, max(finish, writer.clock), 1)
+        writer.write(folder)
+    return folder

@@ -1,0 +1,108 @@
+"""Nsight Systems exports: real ones, and a pipeline in the columns of two versions."""
+
+import sqlite3
+
+import pytest
+from tests.shared import shared
+
+from unbubble.attribution import attribute
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.families import generate
+from unbubble.simulate import simulate
+from unbubble.trace import read
+
+US = 1000
+PROCESS = 1 << 24
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("h100_2gpu_1s", 2), ("mock", 1)])
+def test_no_pipeline_is_invented(name, ranks):
+    trace = read([shared(f"traces/nsys/{name}.sqlite")])
+    (pipeline,) = trace.pipelines
+    assert pipeline.timeline is None
+    assert len(pipeline.observed) == ranks
+    for one in pipeline.observed:
+        assert one.busy.total == one.finish - one.begin
+        assert one.busy.compute > 0
+
+
+def export(path, timeline, *, old):
+    """Writes the timeline as an export; the old version has fewer columns, texts in StringIds."""
+    database = sqlite3.connect(path)
+    strings = {}
+
+    def string(text):
+        return strings.setdefault(text, len(strings) + 1)
+
+    database.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    more = "" if old else ", demangledName INTEGER, gridX INTEGER"
+    database.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, "
+        f"globalPid INTEGER, correlationId INTEGER, shortName INTEGER{more})"
+    )
+    database.execute(
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, "
+        "correlationId INTEGER)"
+    )
+    text = "textId INTEGER" if old else "text TEXT, textId INTEGER"
+    database.execute(
+        f"CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, {text}, "
+        "globalTid INTEGER)"
+    )
+    correlation = 0
+    for rank in range(timeline.ranks):
+        process, clock = PROCESS * (9 - rank), 0
+        thread = process + 5
+        for event in timeline.events(rank):
+            correlation += 1
+            name = f"PP:{event.action}, op_id = {correlation}"
+            words = "NULL, ?" if not old else "?"
+            database.execute(
+                f"INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, {words}, ?)",
+                (clock, clock + 900, string(name), thread),
+            )
+            database.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?)",
+                (clock + 100, clock + 200, thread, correlation),
+            )
+            kernel = (event.start, event.end, rank, process, correlation, string("gemm"))
+            if not old:
+                kernel += (string("gemm"), 1)
+            marks = ", ".join("?" * len(kernel))
+            database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({marks})", kernel)
+            clock += 1000
+    database.executemany(
+        "INSERT INTO StringIds VALUES (?, ?)", [(i, s) for s, i in strings.items()]
+    )
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_pipeline_is_read_back(tmp_path, old):
+    order = generate("1f1b", 3, 5)
+    timeline = simulate(order, Costs.uniform(order.placement, forward=100 * US, backward=200 * US))
+    export(tmp_path / "t.sqlite", timeline, old=old)
+    (pipeline,) = read([tmp_path / "t.sqlite"]).pipelines
+    assert pipeline.ranks == (0, 1, 2)  # by device, not by process
+    assert pipeline.timeline.schedule.codes == order.codes
+    assert pipeline.timeline.starts == timeline.starts
+    assert attribute(pipeline.timeline).ranks == attribute(timeline).ranks
+    assert any(reason.startswith("transfers:") for reason in pipeline.unknown)
+
+
+def test_another_database_is_named(tmp_path):
+    database = sqlite3.connect(tmp_path / "t.db")
+    database.execute("CREATE TABLE customers (id INTEGER)")
+    database.commit()
+    database.close()
+    with pytest.raises(InputError, match="customers"):
+        read([tmp_path / "t.db"])
+
+
+def test_a_cut_off_file_is_named(tmp_path):
+    data = shared("traces/nsys/h100_2gpu_1s.sqlite").read_bytes()
+    (tmp_path / "t.sqlite").write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="not a readable SQLite file"):
+        read([tmp_path / "t.sqlite"])

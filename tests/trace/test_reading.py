@@ -1,0 +1,134 @@
+"""Which files, ranks, steps and pipelines are read, and what is said of the others."""
+
+import gzip
+import json
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import pytest
+from tests.shared import shared
+from tests.trace.cuda_traces import Writer, write_cuda
+
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.families import generate
+from unbubble.simulate import simulate
+from unbubble.trace import read
+from unbubble.trace.layout import parse_layout, pipelines
+
+GLOO = "traces/torch_gloo"
+
+
+def timeline(ranks=2, microbatches=3):
+    order = generate("1f1b", ranks, microbatches)
+    return simulate(order, Costs.uniform(order.placement, forward=9000, backward=20000, p2p=500))
+
+
+def test_a_folder_a_pattern_and_files_are_the_same(tmp_path):
+    folder = shared(GLOO) / "1F1B"
+    readings = [
+        read([folder]),
+        read([f"{folder}/rank*.json.gz"]),
+        read(sorted(folder.glob("rank*"), reverse=True)),
+    ]
+    assert len({str(r.pipelines[0].timeline) for r in readings}) == 1
+    assert all(r.pipelines[0].ranks == (0, 1) for r in readings)
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_reads_the_same(pool):
+    folder = shared(GLOO) / "ZBVZeroBubble"
+    with pool(2) as executor:
+        parallel = read([folder], executor=executor)
+    assert parallel.pipelines[0].timeline.starts == read([folder]).pipelines[0].timeline.starts
+
+
+def test_plain_and_gzip_are_the_same(tmp_path):
+    for path in (shared(GLOO) / "GPipe").glob("rank*.gz"):
+        (tmp_path / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
+    plain = read([tmp_path]).pipelines[0].timeline
+    assert plain.ends == read([shared(GLOO) / "GPipe"]).pipelines[0].timeline.ends
+
+
+def test_a_file_of_another_kind_is_named_with_what_it_holds(tmp_path):
+    (tmp_path / "a.json").write_text('{"price": 3, "colour": "red"}')
+    with pytest.raises(InputError, match="price, colour"):
+        read([tmp_path / "a.json"])
+    (tmp_path / "b.txt").write_text("hello")
+    with pytest.raises(InputError, match="b'hello'"):
+        read([tmp_path / "b.txt"])
+    (tmp_path / "c.nsys-rep").write_bytes(b"\\x00\\x01\\x02")
+    with pytest.raises(InputError, match="nsys export"):
+        read([tmp_path / "c.nsys-rep"])
+    with pytest.raises(InputError, match="no file is a trace"):
+        read([tmp_path])
+    (tmp_path / "d.json").write_text("")
+    with pytest.raises(InputError, match="empty"):
+        read([tmp_path / "d.json"])
+
+
+def test_others_in_the_folder_are_ignored_and_told(tmp_path):
+    write_cuda(tmp_path, timeline())
+    (tmp_path / "config.json").write_text('{"lr": 1}')
+    trace = read([tmp_path])
+    assert trace.pipelines[0].timeline is not None
+    assert len(trace.ignored) == 1
+    assert "lr" in trace.ignored[0]
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read([tmp_path / "nothing.json"])
+    with pytest.raises(InputError, match="holds no file"):
+        read([tmp_path])
+    with pytest.raises(InputError, match="not a path"):
+        read(["a\0b"])
+
+
+def test_a_rank_twice_is_refused(tmp_path):
+    folder = write_cuda(tmp_path, timeline())
+    (folder / "again_rank0.json").write_text((folder / "rank0.json").read_text())
+    with pytest.raises(InputError, match="rank 0 is in both"):
+        read([folder])
+
+
+def test_ranks_from_the_names_where_the_files_do_not_say(tmp_path):
+    for path in write_cuda(tmp_path, timeline()).glob("*.json"):
+        content = json.loads(path.read_text())
+        del content["distributedInfo"]
+        path.write_text(json.dumps(content))
+    assert read([tmp_path]).pipelines[0].ranks == (0, 1)
+
+
+def test_steps_without_a_profiler_step_begin_where_actions_repeat(tmp_path):
+    for rank in range(2):
+        writer = Writer(rank, 2)
+        for turn in range(3):
+            at = turn * 100_000
+            for name in ("0F0", "0B0") if rank == 0 else ("1F0", "1B0"):
+                start = at + (20_000 if rank else 0) + (50_000 if name[1] == "B" else 0)
+                writer.range(f"PP:{name}", [("gemm", start, start + 9_000, 7, {})])
+        writer.write(tmp_path)
+    trace = read([tmp_path], step=2)
+    assert trace.steps == (0, 1, 2)
+    assert [str(a) for a in trace.pipelines[0].timeline.schedule.actions(1)] == ["1F0", "1B0"]
+
+
+def test_replicas_are_pipelines_of_their_own(tmp_path):
+    write_cuda(tmp_path, timeline())
+    for rank in (0, 1):
+        content = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        content["distributedInfo"] = {"rank": rank + 2, "world_size": 4}
+        (tmp_path / f"rank{rank + 2}.json").write_text(json.dumps(content))
+    assert [p.ranks for p in read([tmp_path]).pipelines] == [(0, 1), (2, 3)]
+    assert [p.ranks for p in read([tmp_path], layout="pp2,dp2").pipelines] == [(0, 1), (2, 3)]
+    wrong = read([tmp_path], layout="dp2,pp2").pipelines
+    assert all(p.timeline is None for p in wrong)
+
+
+def test_layouts():
+    assert pipelines(parse_layout("tp2,pp2")) == [[0, 2], [1, 3]]
+    assert pipelines(parse_layout("1,1,2,2")) == [[0, 2], [1, 3]]
+    assert pipelines(parse_layout("pp=2,dp=2")) == [[0, 1], [2, 3]]
+    for text in ("pp0", "tp2", "1,2,3", "pp2,pp2", "x", "pp2,tp-1"):
+        with pytest.raises(InputError, match="--layout"):
+            parse_layout(text)
