@@ -96,8 +96,8 @@ def test_damaged_megascan_is_named(tmp_path, events, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"fwd_end": [1.0]}, "2 times F started and 1 ended"),
-        ({"fwd_end": [-5.0, 9.0]}, "from 0 to -5"),
+        ({"fwd_end": [1.0]}, "2 starts and 1 ends of F"),
+        ({"fwd_end": [-5.0, 9.0]}, "from 0.0 to -5"),
         ({"fwd_start": "x"}, "fwd_start"),
         ({"fwd_chunk": [0, 1]}, "chunks"),
         ({"fwd_start": [0, 1e300], "fwd_end": [5, 1e300]}, "milliseconds"),

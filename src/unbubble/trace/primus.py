@@ -24,7 +24,7 @@ from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
 from unbubble.trace.sources import rank_in_name
 
-WHAT = "a Primus pipeline record"
+WHAT = "a Primus trace"
 MAX_MS = 1e12
 Times = list[float]
 
@@ -63,6 +63,7 @@ def read(source: str) -> list[RankSteps]:
             raise InputError(f"{source}: {key[:40]!r} is not the number of an iteration")
         steps.append(_observed(source, rank or 0, int(key), one))
     ranks = _pipeline_ranks(Path(source).parent / "config.json")
+    steps.sort(key=lambda one: one.step or 0)
     return [RankSteps(rank=rank, source=source, steps=tuple(steps), world_size=ranks)]
 
 
@@ -109,7 +110,7 @@ def _actions(where: str, columns: Mapping[Kind, tuple[Any, ...]]) -> Iterator[Se
     for kind, (starts, ends, microbatches, chunks) in columns.items():
         if len(starts) != len(ends):
             raise InputError(
-                f"{where}: {len(starts)} times {kind.name} started and {len(ends)} ended"
+                f"{where} has {len(starts)} starts and {len(ends)} ends of {kind.name}"
             )
         if any(chunks):
             raise InputError(
@@ -122,7 +123,7 @@ def _actions(where: str, columns: Mapping[Kind, tuple[Any, ...]]) -> Iterator[Se
         for start, end, number in zip(starts, ends, numbers, strict=True):
             if end < start or not 0 <= number < 1 << 20:
                 raise InputError(
-                    f"{where}: {kind.name} of microbatch {number} from {start:g} to {end:g} ms"
+                    f"{where}: {kind.name} of microbatch {number} from {start} to {end} ms"
                 )
             action = Action(kind, NO_STAGE, number)
             yield Seen(action, _ns(start, where), _ns(end, where))
