@@ -18,3 +18,13 @@ def test_import_loads_nothing_heavy():
         "print([m for m in ('torch', 'numpy', 'ortools', 'rich', 'click') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_a_name_means_the_same_whatever_was_imported_before():
+    code = (
+        "import unbubble.simulate, unbubble.partition, unbubble.attribution; "
+        "from unbubble import partition, simulate; "
+        "print(callable(simulate), simulate is unbubble.simulate, partition is unbubble.partition)"
+    )
+    out = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert out.split() == ["True", "True", "True"]

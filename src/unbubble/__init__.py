@@ -3,14 +3,20 @@
 Names are imported when first used, so that `import unbubble` costs next to nothing.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unbubble.action import Action, Kind
     from unbubble.attribution import Attribution, attribute
     from unbubble.costs import Costs, Duration, Edge, StageCosts
+    from unbubble.costs_file import dump_costs, load_costs
     from unbubble.errors import InputError, RunError, UnbubbleError
+    from unbubble.families import generate
+    from unbubble.partition import Partition, fastest, partition, stage_costs
+    from unbubble.plan import Plan, dump_plan, load_plan
     from unbubble.schedule import Placement, Schedule, format_csv, parse_csv
     from unbubble.simulate import Deadlock, Timeline, simulate
 
@@ -25,16 +31,26 @@ _HOME = {
     "Edge": "costs",
     "InputError": "errors",
     "Kind": "action",
+    "Partition": "partition",
     "Placement": "schedule",
+    "Plan": "plan",
     "RunError": "errors",
     "Schedule": "schedule",
     "StageCosts": "costs",
     "Timeline": "simulate",
     "UnbubbleError": "errors",
     "attribute": "attribution",
+    "dump_costs": "costs_file",
+    "dump_plan": "plan",
+    "fastest": "partition",
     "format_csv": "schedule",
+    "generate": "families",
+    "load_costs": "costs_file",
+    "load_plan": "plan",
     "parse_csv": "schedule",
+    "partition": "partition",
     "simulate": "simulate",
+    "stage_costs": "partition",
 }
 
 __all__ = [
@@ -46,16 +62,26 @@ __all__ = [
     "Edge",
     "InputError",
     "Kind",
+    "Partition",
     "Placement",
+    "Plan",
     "RunError",
     "Schedule",
     "StageCosts",
     "Timeline",
     "UnbubbleError",
     "attribute",
+    "dump_costs",
+    "dump_plan",
+    "fastest",
     "format_csv",
+    "generate",
+    "load_costs",
+    "load_plan",
     "parse_csv",
+    "partition",
     "simulate",
+    "stage_costs",
 ]
 
 
@@ -67,3 +93,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`unbubble.simulate` is the function, also after the package of that name was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
