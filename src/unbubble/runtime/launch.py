@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import msgspec
 
 from unbubble.errors import InputError, RunError
 
+TORCH = "2.13"
 POLL_S = 0.05
 GRACE_S = 0.5
 """How long the others may take to say why, once a rank is lost."""
@@ -58,6 +60,7 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     Raises RunError that names the rank which was lost or failed, InputError where a rank found the
     input wrong. Nobody is left behind, whatever happens.
     """
+    _need_torch()
     if inside_torchrun():
         return _join(job, on_progress)
     folder = Path(tempfile.mkdtemp(prefix="unbubble-"))
@@ -71,6 +74,20 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     finally:
         _end(children)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _need_torch() -> None:
+    """Raises InputError unless a torch is installed whose pipelining internals are known."""
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        found = ""
+    if not found.startswith(f"{TORCH}."):
+        have = f"torch {found} is installed" if found else "torch is not installed"
+        raise InputError(
+            f"{have} and this needs {TORCH}; pip install 'unbubble[torch]', on a machine without "
+            f"a GPU pip install torch=={TORCH}.0 --index-url https://download.pytorch.org/whl/cpu"
+        )
 
 
 def _join(job: Job, on_progress: Progress) -> Any:

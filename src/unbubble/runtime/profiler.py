@@ -20,8 +20,6 @@ from unbubble.runtime.workload import Stage, Workload, load
 
 KINDS = "FBIW"
 SIZES = (1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
-ROUNDS = 12
-WARMUP = 3
 
 
 def profile(argument: Any, progress: Callable[[str], None]) -> Any:
@@ -41,7 +39,7 @@ def profile(argument: Any, progress: Callable[[str], None]) -> Any:
     exchanges = []
     if dist.get_world_size() > 1:
         progress("measuring transfers")
-        exchanges = _transfers(workload, [size["output_bytes"] for size in sizes[:-1]])
+        exchanges = _transfers(workload, job, [size["output_bytes"] for size in sizes[:-1]])
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, [overhead, *layers])
     overhead, *layers = (
@@ -182,13 +180,13 @@ class _Kept:
         self.tensor = tensor
 
 
-def _transfers(workload: Workload, output_bytes: list[int]) -> list[Any]:
+def _transfers(workload: Workload, job: ProfileJob, output_bytes: list[int]) -> list[Any]:
     """Messages between ranks 0 and 1, with a layer's forward between them as in a pipeline."""
     exchanges = []
     for late in (False, True):
         for size in sorted({*SIZES, *output_bytes}):
             exchange = Exchange(size_bytes=size, late=late, send=[], recv=[], arrival=[])
-            for number in range(-WARMUP, ROUNDS):
+            for number in range(-2 * job.warmup, 2 * job.rounds):  # both ways in turn
                 _exchange(workload, exchange, sender=number % 2, keep=number >= 0)
             exchanges.append(exchange)
     ranks: list[Any] = [None] * dist.get_world_size()

@@ -1,0 +1,71 @@
+"""The whole loop on a tiny model."""
+
+import json
+
+import pytest
+
+from unbubble.costs_file import load_costs
+from unbubble.demo import demo
+from unbubble.plan import load_plan
+from unbubble.schedule import parse_csv
+from unbubble.trace.recording import load_recording
+
+TINY = "unbubble.runtime.decoder:tiny"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    said = []
+    answer = demo(folder, target=TINY, microbatches=4, rounds=2, steps=2, say=said.append)
+    return folder, answer, "\n".join(said)
+
+
+def test_both_plans_ran_with_equal_gradients(done):
+    _, answer, _ = done
+    assert answer["runs"].keys() == {"naive", "chosen"}
+    for run in answer["runs"].values():
+        assert run["gradients"]["equal"]
+        assert len(run["step_times_s"]) == 2
+        assert run["error"] == pytest.approx(run["predicted_s"] / run["step_s"] - 1)
+    assert answer["runs"]["naive"]["layers_per_stage"] == [4, 4]
+    json.dumps(answer, allow_nan=False)
+
+
+def test_the_chosen_plan_is_the_fastest_predicted(done):
+    _, answer, said = done
+    compared = {row["schedule"]: row["predicted_s"] for row in answer["compared"]}
+    assert {"naive", "gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "zb-v"} <= set(compared)
+    assert answer["runs"]["chosen"]["predicted_s"] == min(compared.values())
+    assert all(name in said for name in compared)
+    assert "error" in said
+
+
+def test_everything_is_left_in_files_that_read_back(done):
+    folder, answer, _ = done
+    layers = load_costs(folder / "costs.json")
+    assert layers.num_stages == answer["layers"] == 8
+    for name in ("naive", "chosen"):
+        plan = load_plan(folder / f"{name}.json")
+        assert plan.model == TINY
+        assert plan.layers == layers
+        in_seconds = plan.prediction.makespan / plan.costs.ticks_per_unit
+        assert in_seconds == answer["runs"][name]["predicted_s"]
+        steps = load_recording(folder / f"{name}.recording.json")
+        assert [s.in_unit(s.makespan) for s in steps] == answer["runs"][name]["step_times_s"]
+        assert f"the {name} plan" in (folder / f"{name}.html").read_text()
+        assert (folder / f"{name}.svg").read_text().startswith("<svg")
+        assert json.loads((folder / f"{name}.trace.json").read_bytes())["traceEvents"]
+    csv = (folder / "schedules" / "zb-v.csv").read_text()
+    assert parse_csv(csv).splits_backward
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path):
+    def say(text):
+        if text.startswith("running"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo(tmp_path, target=TINY, rounds=2, steps=2, say=say)
+    assert load_costs(tmp_path / "costs.json").num_stages == 8
+    assert load_plan(tmp_path / "chosen.json").layers_per_stage
