@@ -111,6 +111,16 @@ def test_one_fault_is_found_where_it_is(rows, fault):
     assert _found(*rows) == [fault]
 
 
+def test_pytorchs_deferred_receives_swap_messages():
+    """With `defer_pp_recv` rank 1 asks for 2RECV_B0 before 1RECV_F2, which rank 0 sends first: both
+    are taken for the other, and the gradients come out wrong without an error."""
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    rows = get_schedule_ops("ZBVZeroBubble", 2, 4, 2, with_comms=True, defer_pp_recv=True)
+    faults = check(Schedule.of([map(str, row) for row in rows])).faults
+    assert [f[:3] for f in faults] == [(1, 10, "2RECV_B0")]
+
+
 def test_receives_in_another_order_than_the_sends_are_a_fault():
     rows = [
         "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B1 0B1 0RECV_B0 0B0",
@@ -150,6 +160,7 @@ def test_a_stage_on_two_ranks_is_a_fault_on_the_rank_that_uses_it_less():
         "0F2147483646,0B2147483646\n1F0,1B0\n",
         "0F0," * 20_000 + "0B0\n",
         ",".join(f"{s}F{m}" for s in range(150) for m in range(s)) + ",0F0\n",
+        "".join(f"{s}F0,{s}B0,{s}B0\n" for s in range(3000)),
     ],
 )
 def test_a_hostile_file_is_judged_at_once(text):

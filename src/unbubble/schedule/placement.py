@@ -36,7 +36,7 @@ class Placement:
         if empty or min(self.rank_of) < 0:
             raise InputError(f"ranks run from 0 and hold a stage each; rank {empty} holds none")
 
-    @property
+    @cached_property
     def ranks(self) -> int:
         """p, the number of pipeline ranks."""
         return max(self.rank_of) + 1
@@ -48,7 +48,14 @@ class Placement:
 
     def stages_of(self, rank: int) -> tuple[int, ...]:
         """The stages that a rank holds, ascending."""
-        return tuple(s for s, r in enumerate(self.rank_of) if r == rank)
+        return self._held[rank]
+
+    @cached_property
+    def _held(self) -> tuple[tuple[int, ...], ...]:
+        held: list[list[int]] = [[] for _ in range(self.ranks)]
+        for stage, rank in enumerate(self.rank_of):
+            held[rank].append(stage)
+        return tuple(map(tuple, held))
 
     def is_first(self, stage: int) -> bool:
         """Whether the stage takes its input from the data, not from another stage."""

@@ -15,6 +15,7 @@ from unbubble.action import (
     MICROBATCH_SHIFT,
     STAGE_MASK,
     STAGE_SHIFT,
+    TRANSFER,
     Kind,
     pack,
     unpack,
@@ -78,12 +79,13 @@ def faults_of(schedule: Schedule, transfers: list[list[Transfer]]) -> Iterator[F
             first = where[code & ~JOINED]
             yield Fault(rank, position, str(action), f"it stands at position {first} already")
     expected = _microbatches(schedule, wheres)
+    kinds = {code & KIND_MASK for where in wheres for code in where}
+    comms = not kinds.isdisjoint(TRANSFER)
     for rank, where in enumerate(wheres):
-        yield from _order_faults(rank, where, schedule, expected)
+        yield from _order_faults(rank, where, schedule, expected, comms)
         yield from _missing(rank, where, schedule, expected)
     yield from _message_faults(transfers)
-    kinds = {code & KIND_MASK for where in wheres for code in where}
-    if not kinds <= {*COMPUTE, SEND_F, RECV_F, SEND_B, RECV_B}:
+    if not kinds <= COMPUTE | TRANSFER:
         yield from _whole_stage_faults(schedule, kinds, expected)
 
 
@@ -120,8 +122,7 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
     How many they are is what most stages say, so that one stage's fault shows on that stage; a
     microbatch belongs to the copy that holds most of its actions.
     """
-    placement = schedule.placement
-    stages, copies = placement.num_stages, placement.copies
+    stages, copies = schedule.placement.num_stages, schedule.placement.copies
     seen: Counter[tuple[int, bool]] = Counter()
     belongs: Counter[tuple[int, int]] = Counter()
     for where in wheres:
@@ -131,29 +132,32 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
                 stage = code >> STAGE_SHIFT & STAGE_MASK
                 seen[stage, kind == F] += 1
                 if copies > 1:
-                    belongs[code >> MICROBATCH_SHIFT, stage // stages] += 1
-    total = 0
-    for copy in range(copies):
-        votes = Counter(n for (stage, _), n in seen.items() if stage // stages == copy)
-        total += max((n for n in votes), key=lambda n: (votes[n], n), default=0)
-    total = max(total, 1)
+                    belongs[(code >> MICROBATCH_SHIFT) - 1, stage // stages] += 1
+    votes: list[Counter[int]] = [Counter() for _ in range(copies)]
+    for (stage, _), count in seen.items():
+        votes[stage // stages][count] += 1
+    total = max(1, sum(max((n, count) for count, n in v.items())[1] for v in votes if v))
     if copies == 1:
         return [range(total)]
+    home: dict[int, tuple[int, int]] = {}  # most uses, then the lowest copy
+    for (microbatch, copy), uses in belongs.items():
+        home[microbatch] = max(home.get(microbatch, (0, 0)), (uses, -copy))
     expected: list[set[int]] = [set() for _ in range(copies)]
     for microbatch in range(total):
-        most = max(range(copies), key=lambda c: (belongs[microbatch + 1, c], -c))
-        expected[most].add(microbatch)
+        expected[-home.get(microbatch, (0, 0))[1]].add(microbatch)
     return list(expected)
 
 
 def _order_faults(
-    rank: int, where: dict[int, int], schedule: Schedule, expected: list[Collection[int]]
+    rank: int,
+    where: dict[int, int],
+    schedule: Schedule,
+    expected: list[Collection[int]],
+    comms: bool,
 ) -> Iterator[Fault]:
     """What each action of a rank finds wrong with itself: its microbatch, inputs, output."""
-    placement, comms = schedule.placement, schedule.with_comms
+    placement = schedule.placement
     stages = placement.num_stages
-    is_first = [placement.is_first(s) for s in range(len(placement.rank_of))]
-    is_last = [placement.is_last(s) for s in range(len(placement.rank_of))]
     next_rank, previous_rank = placement.next_rank, placement.previous_rank
     find = where.get
 
@@ -177,7 +181,7 @@ def _order_faults(
                 why = "another copy of the model runs its microbatch"
             yield fault(code, position, why)
         elif kind == F:
-            if not is_first[stage]:
+            if stage % stages:  # it has one before it
                 if previous_rank[stage] < 0:
                     before = find(base - _STAGE + F, -1)
                     if before >= position:
@@ -191,7 +195,7 @@ def _order_faults(
         elif kind <= I:  # B or I
             if find(base + F, -1) >= position:
                 yield fault(code, position, "it comes before its forward")
-            if not is_last[stage]:
+            if (stage + 1) % stages:  # it has one after it
                 if next_rank[stage] < 0:
                     source = either(base + _STAGE)
                     if source is not None and source >= position:
@@ -209,21 +213,21 @@ def _order_faults(
                 yield fault(code, position, "it comes before its input gradient")
         elif kind == SEND_F:
             if next_rank[stage] < 0:
-                yield fault(code, position, _nowhere(is_last[stage], "sends its output"))
+                yield fault(code, position, _nowhere((stage + 1) % stages == 0, "sends its output"))
             elif find(base + F, -1) > position:
                 yield fault(code, position, "it comes before the forward whose output it sends")
         elif kind == RECV_F:
             if previous_rank[stage] < 0:
-                yield fault(code, position, _nowhere(is_first[stage], "receives its input"))
+                yield fault(code, position, _nowhere(stage % stages == 0, "receives its input"))
             elif find(base + F, position) < position:
                 yield fault(code, position, "it comes after the forward that needs it")
         elif kind == SEND_B:
             if previous_rank[stage] < 0:
-                yield fault(code, position, _nowhere(is_first[stage], "sends a gradient"))
+                yield fault(code, position, _nowhere(stage % stages == 0, "sends a gradient"))
             elif (made := either(base)) is not None and made > position:
                 yield fault(code, position, "it comes before the backward whose gradient it sends")
         elif next_rank[stage] < 0:
-            yield fault(code, position, _nowhere(is_last[stage], "receives a gradient"))
+            yield fault(code, position, _nowhere((stage + 1) % stages == 0, "receives a gradient"))
         elif (used := either(base)) is not None and used < position:
             yield fault(code, position, "it comes after the backward that needs it")
 
