@@ -15,10 +15,11 @@ first stage costs less than a slow last one, as its fill is paid before the stea
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, combinations, cycle, pairwise
 from math import ceil, floor, lcm
 from typing import TypeVar
 
@@ -32,6 +33,8 @@ Split = tuple[int, ...]
 Score = TypeVar("Score", int, tuple[int, ...])
 
 SLACK = Fraction(1, 100)
+SIMULATED_ACTIONS = 20_000_000
+"""Actions that the descent over the makespan may simulate; about ten seconds."""
 PROOF_BUDGET = 400_000
 """Partial splits that the proof for several stages a rank may visit; about a second."""
 
@@ -98,24 +101,36 @@ def rank_loads(
     return tuple(Fraction(load, problem.scale) for load in problem.loads(split))
 
 
-def fastest(layers: Costs, schedule: Schedule, *, rounds: int = 30) -> tuple[Split, int]:
+def fastest(
+    layers: Costs, schedule: Schedule, *, budget: int = SIMULATED_ACTIONS
+) -> tuple[Split, int]:
     """The split with the smallest makespan that a descent finds, and that makespan in ticks.
 
     It starts from the smallest bottleneck and from the even split, so it is never slower than
-    either; it is not proven to be optimal.
+    either; it is not proven to be optimal. `budget` bounds the actions that are simulated.
     """
     placement = schedule.placement
     balanced = partition(layers, placement, split_backward=schedule.splits_backward, budget=0)
+    starts = (balanced.layers_per_stage, even(layers.num_stages, placement.num_stages))
+    left = max(budget // len(schedule), 100)
     seen: dict[Split, int] = {}
 
     def score(split: Split) -> int:
         if split not in seen:
+            if len(seen) == left:
+                raise _Spent
             seen[split] = simulate(schedule, stage_costs(layers, split)).makespan
         return seen[split]
 
-    starts = {balanced.layers_per_stage, even(layers.num_stages, placement.num_stages)}
-    found = [improve(start, score, rounds=rounds) for start in starts]
-    return min(((split, score(split)) for split in found), key=lambda pair: (pair[1], pair[0]))
+    with suppress(_Spent):
+        for start in sorted(starts, key=score):
+            improve(start, score)
+    split, makespan = min(seen.items(), key=lambda pair: (pair[1], pair[0]))
+    return split, makespan
+
+
+class _Spent(Exception):  # noqa: N818  # not an error
+    """The budget of a descent is spent."""
 
 
 def even(layers: int, stages: int, *, remainder: str = "first") -> Split:
@@ -162,24 +177,27 @@ def _stage(rows: Sequence[StageCosts]) -> StageCosts:
     )
 
 
-def improve(split: Split, score: Callable[[Split], Score], *, rounds: int = 1000) -> Split:
-    """Descend by moving single layers between any two stages (all between shift along)."""
-    best = score(split)
-    for _ in range(rounds):
-        moved = [
-            tuple(n + (s == receiver) - (s == giver) for s, n in enumerate(split))
-            for giver, held in enumerate(split)
-            if held > 1
-            for receiver in range(len(split))
-            if receiver != giver
-        ]
-        if not moved:
+def improve(split: Split, score: Callable[[Split], Score]) -> Split:
+    """Descend by moving single layers between any two stages (all between shift along), taking
+    each move that helps, until none does."""
+    best, stages = score(split), range(len(split))
+    moves = [(giver, receiver) for giver in stages for receiver in stages if giver != receiver]
+    failed = 0
+    for giver, receiver in cycle(moves):
+        if failed == len(moves):
             break
-        found = min(moved, key=score)
-        if score(found) >= best:
-            break
-        split, best = found, score(found)
+        # a move that helped may help again
+        while split[giver] > 1:
+            moved = _moved(split, giver, receiver)
+            if (found := score(moved)) >= best:
+                break
+            split, best, failed = moved, found, -1
+        failed += 1
     return split
+
+
+def _moved(split: Split, giver: int, receiver: int) -> Split:
+    return tuple(n + (s == receiver) - (s == giver) for s, n in enumerate(split))
 
 
 def _enough(layers: int, stages: int) -> None:
@@ -251,7 +269,7 @@ class _Problem:
 
     def one_stage_a_rank(self) -> Split:
         low = self.least()
-        high = self.bottleneck(improve(self.proportional(), self.score, rounds=3))
+        high = self.bottleneck(improve(self.proportional(), self.score))
         while low < high:
             middle = (low + high) // 2
             if self._reachable(middle)[-1]:
