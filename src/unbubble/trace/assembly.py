@@ -65,7 +65,11 @@ def assemble(
     unknown: list[str] = []
     try:
         if expected is not None and expected != len(observed):
-            raise Missing(f"the pipeline has {expected} ranks and {len(observed)} traces are here")
+            absent = [r for r in observed[0].pipeline_group if r not in ranks]
+            named = f"; rank {', '.join(map(str, absent))} is missing" if absent else ""
+            raise Missing(
+                f"the pipeline has {expected} ranks and {len(observed)} traces are here{named}"
+            )
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
             recovered += (FROM_RANKS,)

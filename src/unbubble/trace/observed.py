@@ -3,8 +3,9 @@
 Readers of formats produce it; `unbubble.trace.assembly` joins the ranks' into a Timeline.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from unbubble.action import Action
 
@@ -82,11 +83,55 @@ class Observed:
     """Ranks of the pipeline that the trace names, in order of stages; empty: not named."""
 
 
+class Deferred(Sequence[Observed]):
+    """Steps that are made whenever they are looked at, since a long job's are too many to hold.
+
+    `windows`: the number and the length in ns of each.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[tuple[int | None, int]],
+        makers: Sequence[Callable[[], Observed]],
+    ):
+        self.windows = windows
+        self._makers = makers
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Deferred(self.windows[index], self._makers[index])
+        return self._makers[index]()
+
+    def followed_by(self, other: "Deferred") -> "Deferred":
+        return Deferred([*self.windows, *other.windows], [*self._makers, *other._makers])
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankSteps:
-    """Every step of one rank's trace. `rank` is None where neither file nor name tells."""
+    """Every step of one rank's trace. `rank` is None where neither file nor name tells.
+
+    Files with the same rank and `run` hold parts of one trace. `notes`: what could not be read.
+    """
 
     rank: int | None
     source: str
-    steps: tuple[Observed, ...]
+    steps: tuple[Observed, ...] | Deferred
     world_size: int | None = None
+    run: str = ""
+    notes: tuple[str, ...] = ()
+
+    def followed_by(self, other: "RankSteps") -> "RankSteps":
+        """The same rank's trace and what a later file has of it."""
+        assert isinstance(self.steps, Deferred)
+        assert isinstance(other.steps, Deferred)
+        return replace(self, steps=self.steps.followed_by(other.steps))
+
+    @property
+    def windows(self) -> Sequence[tuple[int | None, int]]:
+        """The number and the length in ns of every step."""
+        if isinstance(self.steps, Deferred):
+            return self.steps.windows
+        return [(s.step, s.finish - s.begin) for s in self.steps]

@@ -85,14 +85,17 @@ def read(
     reader = reader_of(name)
     sources = [str(path) for path, _ in formats]
     answers = executor.map(reader, sources) if executor else map(reader, sources)
-    ranks = _numbered([rank for found in answers for rank in found])
+    found, notes = _whole([rank for answer in answers for rank in answer])
+    if not found:
+        raise InputError(f"{sources[0]}: it holds no step; {'; '.join(notes) or 'nothing else'}")
+    ranks = _numbered(found)
     number, chosen, numbers = _choose(ranks, step)
     return Trace(
         format=name,
         step=number,
         steps=tuple(numbers),
         pipelines=_assembled(ranks, chosen, layout, placement),
-        ignored=tuple(ignored),
+        ignored=(*ignored, *notes),
         ranks=tuple(ranks),
         layout=layout,
         placement=placement,
@@ -131,6 +134,22 @@ def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]]
     return known, ignored
 
 
+def _whole(parts: list[RankSteps]) -> tuple[list[RankSteps], list[str]]:
+    """Ranks whose trace is in several files in one piece, of the last run in these files; and
+    what was left out."""
+    notes = [note for part in parts for note in part.notes]
+    if not (last := max((part.run for part in parts), default="")):
+        return parts, notes
+    if older := sorted({part.run for part in parts} - {last}):
+        notes.append(f"earlier runs, from {older[0]} to {older[-1]}; name their files to see them")
+    ranks: dict[int | None, RankSteps] = {}
+    for part in parts:
+        if part.run == last:
+            before = ranks.get(part.rank)
+            ranks[part.rank] = part if before is None else before.followed_by(part)
+    return list(ranks.values()), notes
+
+
 def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
     """Ranks in order, numbered by their order where nothing tells their number."""
     if len(ranks) == 1 and ranks[0].rank is None:
@@ -157,13 +176,13 @@ def _choose(ranks: Sequence[RankSteps], step: int | None) -> tuple[int, list[Obs
 
     Steps that carry no number are numbered from 0.
     """
-    rows = []
+    rows: list[dict[int, tuple[int, int]]] = []
     for rank in ranks:
         if not rank.steps:
             raise InputError(f"{rank.source}: it holds no step")
-        rows.append({s.step: s for s in rank.steps if s.step is not None})
+        rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
     if any(len(row) < len(rank.steps) for row, rank in zip(rows, ranks, strict=True)):
-        rows = [dict(enumerate(rank.steps)) for rank in ranks]
+        rows = [dict(enumerate((i, t) for i, (_, t) in enumerate(r.windows))) for r in ranks]
     common = [n for n in rows[0] if all(n in row for row in rows)]
     if not common:
         i = next((i for i, row in enumerate(rows) if not row.keys() & rows[0].keys()), 1)
@@ -172,11 +191,11 @@ def _choose(ranks: Sequence[RankSteps], step: int | None) -> tuple[int, list[Obs
             f"{ranks[i].source} has {_some(rows[i])}"
         )
     if step is None:
-        lengths = [max(row[n].finish - row[n].begin for row in rows) for n in common]
+        lengths = [max(row[n][1] for row in rows) for n in common]
         step = common[lengths.index(median_high(lengths))]
     if step not in common:
         raise InputError(f"--step {step}: the trace has the steps {_some(common)}")
-    return step, [row[step] for row in rows], common
+    return step, [rank.steps[row[step][0]] for rank, row in zip(ranks, rows, strict=True)], common
 
 
 def _some(numbers: Iterable[int]) -> str:

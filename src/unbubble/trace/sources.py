@@ -10,12 +10,12 @@ from pathlib import Path
 from unbubble.errors import InputError
 
 HEAD_BYTES = 1 << 18
-KINETO, MEGASCAN, BYTEDANCE, PRIMUS, NSYS, RECORDING = (
-    "kineto", "megascan", "bytedance", "primus", "nsys", "recording",
+KINETO, MEGASCAN, BYTEDANCE, PRIMUS, NSYS, RECORDING, LIVE = (
+    "kineto", "megascan", "bytedance", "primus", "nsys", "recording", "live",
 )  # fmt: skip
 KNOWN = (
     "PyTorch profiler JSON (plain or gzip), MegaScan JSON, ByteDance parquet, Primus JSON, "
-    "Nsight Systems SQLite, recordings of unbubble"
+    "Nsight Systems SQLite, recordings and live records of unbubble"
 )
 
 
@@ -72,6 +72,8 @@ def format_of(path: Path) -> tuple[str | None, str]:
         return None, f"bytes that begin with {text[:16]!r}"
     if b'"unbubble_recording"' in text[:4096]:
         return RECORDING, "a recording"
+    if text[:2] == b'["' and b'"unbubble_live"' in text[:4096]:
+        return LIVE, "live records"
     if b'"fwd_start"' in text and b'"traceEvents"' not in text:
         return PRIMUS, "fwd_start and the like"
     if b'"traceEvents"' in text:

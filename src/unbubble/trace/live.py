@@ -1,0 +1,232 @@
+"""Live: the files that `unbubble.record` leaves of a running job, one record a line.
+
+    ["1d0b9e5a",{"is":"run","unbubble_live":1,"run":"20260107T101500-9f3c","rank":1, …}]
+    ["77c2a1f0",{"is":"order","order":0,"actions":["1RECV_F0","1F0","1B0","1SEND_B0", …]}]
+    ["0a41b7d2",{"is":"step","step":7,"order":0,"begin":…,"waits":[…],"times":[…],"own":[…], …}]
+
+The first element is the CRC-32 of the second as it stands there, so a record that a kill cut off is
+known and passed over. Each file begins with its run and holds every order that its steps name.
+Times are ns of the host's monotonic clock; ranks of one `host` share it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+from zlib import crc32
+
+import msgspec
+
+from unbubble.action import COMPUTE, TRANSFER, Action, Kind, parse
+from unbubble.errors import InputError
+from unbubble.trace.host import NOTICEABLE_NS
+from unbubble.trace.names import NO_STAGE
+from unbubble.trace.observed import Busy, Deferred, HalfTransfer, Observed, RankSteps, Seen
+
+MAX_NS = 1 << 61
+MAX_LINE_BYTES = 1 << 28
+CHUNK_BYTES = 1 << 20
+_OPENING = len('["00000000",')
+
+
+class Run(msgspec.Struct, kw_only=True, tag="run", tag_field="is"):
+    """What holds for all of a file. `pipeline_ranks`: the job's ranks of this rank's pipeline;
+    `epoch_ns`: the clock's zero as Unix time."""
+
+    unbubble_live: Literal[1] = 1
+    run: str
+    rank: int
+    world_size: int
+    pipeline_ranks: list[int]
+    host: str
+    epoch_ns: int
+
+
+class Order(msgspec.Struct, kw_only=True, tag="order", tag_field="is"):
+    """Actions in the order in which steps ran them; they are named once by number."""
+
+    order: int
+    actions: list[str]
+
+
+class Step(msgspec.Struct, kw_only=True, tag="step", tag_field="is"):
+    """One step. Of each action: the wait for its input, then its time, and the part of that in
+    which the model ran; ns, one action after another from `begin`. `optimizer`: start and end."""
+
+    step: int
+    order: int
+    begin: int
+    finish: int
+    waits: list[int]
+    times: list[int]
+    own: list[int]
+    optimizer: tuple[int, int] | None = None
+
+
+class Window(msgspec.Struct, tag="step", tag_field="is"):
+    """What is read of a step before it is looked at."""
+
+    step: int
+    order: int
+    begin: int
+    finish: int
+
+
+_decode_any = msgspec.json.Decoder(Run | Order | Window).decode
+_decode_step = msgspec.json.Decoder(Step).decode
+
+
+def encode(record: Run | Order | Step) -> bytes:
+    """The record as a line."""
+    body = msgspec.json.encode(record)
+    return b'["%08x",%b]\n' % (crc32(body), body)
+
+
+def body_of(line: bytes) -> bytes | None:
+    """The record's JSON, or None where the line is damaged."""
+    body = line[_OPENING:-1]
+    whole = line[:2] == b'["' and line[-1:] == b"]" and line[10:_OPENING] == b'",'
+    try:
+        return body if whole and int(line[2:10], 16) == crc32(body) else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A step as it stands in a file, and what is needed to understand it."""
+
+    source: str
+    run: Run
+    actions: tuple[Action, ...]
+    body: bytes
+    window: Window
+
+    def observed(self) -> Observed:
+        """Raises InputError where the record contradicts itself."""
+        try:
+            return _observed(self, _decode_step(self.body))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise InputError(f"{self.source}: step {self.window.step}: {error}") from None
+
+
+class Segment:
+    """The records of one file in the order of its bytes, which may still be coming."""
+
+    def __init__(self, source: str):
+        self.source = source
+        self.run: Run | None = None
+        self.damaged = 0
+        self._orders: dict[int, tuple[Action, ...]] = {}
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Written]:
+        """The steps that further bytes complete; damaged records are counted and passed over.
+
+        Raises InputError where a record is whole and none of ours.
+        """
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise InputError(f"{self.source}: a line is longer than {MAX_LINE_BYTES >> 20} MiB")
+        found = []
+        for line in lines:
+            body = body_of(line)
+            try:
+                record = None if body is None else _decode_any(body)
+                if isinstance(record, Order):
+                    self._orders[record.order] = tuple(map(parse, record.actions))
+            except (msgspec.DecodeError, InputError) as error:
+                raise InputError(f"{self.source}: not a record of unbubble: {error}") from None
+            if isinstance(record, Run):
+                self.run = record
+            elif isinstance(record, Window) and self.run and record.order in self._orders:
+                actions = self._orders[record.order]
+                found.append(Written(self.source, self.run, actions, body or b"", record))
+            elif not isinstance(record, Order):
+                self.damaged += 1
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be read, in words."""
+        found = []
+        if self.damaged:
+            found.append(f"{self.source}: {self.damaged} damaged records")
+        if self._rest:
+            found.append(f"{self.source}: its last {len(self._rest)} bytes, a record cut off")
+        return found
+
+
+def read(source: str) -> list[RankSteps]:
+    """The steps of one file; none where not even its first record is whole."""
+    segment, written = Segment(source), []
+    try:
+        with open(source, "rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                written += segment.feed(data)
+    except OSError as error:
+        raise InputError(f"{source}: {error.strerror or error}") from None
+    run = segment.run
+    if run is None:
+        return []
+    windows = [(one.window.step, one.window.finish - one.window.begin) for one in written]
+    return [
+        RankSteps(
+            rank=run.rank,
+            source=source,
+            steps=Deferred(windows, [one.observed for one in written]),
+            world_size=run.world_size,
+            run=run.run,
+            notes=tuple(segment.notes),
+        )
+    ]
+
+
+def _observed(written: Written, step: Step) -> Observed:
+    run = written.run
+    actions: list[Seen] = []
+    reductions: list[Seen] = []
+    posts: list[tuple[Action, int, int]] = []
+    arrivals: dict[Action, tuple[int, bool]] = {}
+    at, busy = step.begin, 0
+    rows = zip(written.actions, step.waits, step.times, step.own, strict=True)
+    for action, wait, time, own in rows:
+        if min(wait, time - own, own) < 0:
+            raise ValueError(f"{action} waits {wait} ns, takes {time} ns, {own} ns of them its own")
+        start = at + wait
+        at = start + time
+        if action.kind in TRANSFER:
+            posts.append((action, start, at))
+        elif action.kind in COMPUTE:
+            actions.append(Seen(action, start, at, overhead=time - own))
+            busy += own
+            reductions.clear()  # between actions they are the runtime's time
+            for part in action.parts:
+                arrivals[_receive(part)] = (start, wait > NOTICEABLE_NS)
+        elif action.kind is Kind.REDUCE_GRAD:
+            reductions.append(Seen(action, start, at, overhead=time - own))
+    start, end = step.optimizer or (at, at)
+    if not (-MAX_NS <= step.begin <= at <= start <= end <= step.finish <= MAX_NS):
+        raise ValueError("its times are not in order")
+    tail = [Seen(Action(Kind.OPTIMIZER, NO_STAGE), start, end)] if step.optimizer else []
+    busy += end - start
+    return Observed(
+        rank=run.rank,
+        source=written.source,
+        step=step.step,
+        begin=step.begin,
+        finish=step.finish,
+        busy=Busy(busy, 0, step.finish - step.begin - busy),
+        host=run.host,
+        actions=tuple(actions),
+        tail=(*reductions, *tail),
+        halves=tuple(
+            HalfTransfer(action, called, posted, *arrivals.get(action, (posted, False)))
+            for action, called, posted in posts
+        ),
+        pipeline_group=tuple(run.pipeline_ranks),
+    )
+
+
+def _receive(action: Action) -> Action:
+    """What the action waits for, if its input comes from another rank."""
+    kind = Kind.RECV_F if action.kind is Kind.F else Kind.RECV_B
+    return Action(kind, action.stage, action.microbatch)
