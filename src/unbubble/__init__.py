@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unbubble.families import generate
     from unbubble.partition import Partition, fastest, partition, stage_costs
     from unbubble.plan import Plan, dump_plan, load_plan
+    from unbubble.runtime.record import record
     from unbubble.schedule import Placement, Schedule, format_csv, parse_csv
     from unbubble.simulate import Deadlock, Timeline, simulate
 
@@ -49,6 +50,7 @@ _HOME = {
     "load_plan": "plan",
     "parse_csv": "schedule",
     "partition": "partition",
+    "record": "runtime.record",
     "simulate": "simulate",
     "stage_costs": "partition",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "load_plan",
     "parse_csv",
     "partition",
+    "record",
     "simulate",
     "stage_costs",
 ]

@@ -102,7 +102,7 @@ def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[i
         dist.barrier()
         with recorder.recording():
             schedule.step(inputs, target=targets, losses=[], return_outputs=False)
-        before = recorder.begins[0]
+        before = recorder.begin
         for action, end in zip(order, recorder.ends, strict=True):
             if number >= 0:
                 samples[int(action[:-2])][action[-2]].append(end - before)

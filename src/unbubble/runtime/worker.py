@@ -112,7 +112,7 @@ class Pipeline:
         self.optimizer.step()
         if keep:
             self.record.optimizer.append(perf_counter_ns() - done)
-            self.record.begins.append(self.recorder.begins[0])
+            self.record.begins.append(self.recorder.begin)
             self.record.ends.append(list(self.recorder.ends))
             self.record.waits.append(list(self.recorder.waits))
             self.record.computes.append(list(self.recorder.computes))
