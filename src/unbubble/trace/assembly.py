@@ -65,8 +65,8 @@ def assemble(
     unknown: list[str] = []
     try:
         if expected is not None and expected != len(observed):
-            absent = [r for r in observed[0].pipeline_group if r not in ranks]
-            named = f"; rank {', '.join(map(str, absent))} is missing" if absent else ""
+            lost = [r for r in observed[0].pipeline_group if r not in ranks]
+            named = f"; rank {', '.join(map(str, lost))} is missing" if lost else ""
             raise Missing(
                 f"the pipeline has {expected} ranks and {len(observed)} traces are here{named}"
             )
