@@ -181,3 +181,11 @@ def test_a_pipeline_without_a_flush_is_looked_at_in_its_steady_state():
         assert row.bubble == 0
     with pytest.raises(InputError, match="at least 10"):
         attribute(simulate(short := generate("pipedream", 4, 9), Costs.uniform(short.placement)))
+
+
+def test_parts_that_exceed_their_action_are_refused():
+    order = Schedule.of([["0F0", "0B0"]])
+    timeline = simulate(order, Costs.uniform(order.placement))
+    wrong = replace(timeline, communication=(array("q", [0, 3]),))
+    with pytest.raises(InputError, match="0B0 on rank 0 takes 2 ticks, of which 3"):
+        attribute(wrong)

@@ -24,7 +24,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, pack
+from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, pack, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
@@ -269,7 +269,7 @@ class _Row(NamedTuple):
 
 def _parts(timeline: Timeline, rank: int, window: _Window) -> _Row:
     codes = timeline.schedule.codes[rank]
-    zeros = array("q", bytes(8 * len(codes)))
+    zeros = array("q", [0]) * len(codes)
     inside = timeline.communication[rank] if timeline.communication else zeros
     around = timeline.overhead[rank] if timeline.overhead else zeros
     kinds, compute, communication = [], [], []
@@ -279,6 +279,11 @@ def _parts(timeline: Timeline, rank: int, window: _Window) -> _Row:
     ):
         kind = code & KIND_MASK
         own, other = 0, 0
+        if end - start < c + o or min(c, o) < 0:
+            raise InputError(
+                f"{unpack(code)} on rank {rank} takes {end - start} ticks, of which {c} are "
+                f"communication and {o} overhead; parts are at least 0 and no more than the whole"
+            )
         if code & JOINED:
             kind = -1
         elif kind in _COMPUTE:
@@ -299,7 +304,8 @@ def _clip_from_latest_start(timeline: Timeline, rows: Sequence[_Row]) -> None:
         here = [(rank, p[group]) for rank, p in enumerate(places) if group < len(p)]
         latest = max(timeline.starts[rank][i] for rank, i in here)
         for rank, i in here:
-            rows[rank].communication[i] -= latest - timeline.starts[rank][i]
+            waited = latest - timeline.starts[rank][i]
+            rows[rank].communication[i] = max(rows[rank].communication[i] - waited, 0)
 
 
 def _scale(rows: Sequence[_Row], timeline: Timeline) -> int:
@@ -372,7 +378,7 @@ def _wire_times(timeline: Timeline) -> dict[int, int]:
         up = send.kind is Kind.SEND_F
         for kind in (Kind.F,) if up else (Kind.B, Kind.I):
             consumer = pack(kind, send.stage + (1 if up else -1), send.microbatch)
-            times[consumer] = transfer.end - transfer.start
+            times[consumer] = max(transfer.end - transfer.start, 0)
     return times
 
 

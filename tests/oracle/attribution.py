@@ -38,7 +38,7 @@ def ladder(timeline, costs):
     for group in clips.values():
         latest = max(start for _, start, _ in group)
         for key, _, end in group:
-            inside[key] = end - latest
+            inside[key] = max(end - latest, 0)
     work = [sum(t for (r, _), t in compute.items() if r == rank) for rank in range(len(rows))]
     mean_work = sum(work) / len(work)
     means = {}

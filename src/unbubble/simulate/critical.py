@@ -84,6 +84,8 @@ def _backwards(program: Program) -> Iterator[Step]:
     while True:
         start = ends[node] - program.duration[node]
         step = describe(node)
+        if step is None and program.duration[node]:  # a rank's first post, while it stands still
+            step = (*_carried(program, node), False)
         if step is not None:
             yield Step(step[0], step[1], start, ends[node], step[2])
         if node not in first and ends[node - 1] == start:

@@ -84,3 +84,6 @@ cpdef read_starts(
 cpdef long long add_work(
     const long long[::1] codes, const long long[::1] starts, const long long[::1] ends,
 )
+
+@cython.locals(index=long, most="long long", least="long long")
+cpdef long long largest(const long long[::1] values)

@@ -439,3 +439,15 @@ def add_work(codes, starts, ends):
         if codes[index] & 28 == 0 and codes[index] & 32 == 0:
             total += ends[index] - starts[index]
     return total
+
+
+def largest(values):
+    """The largest value; −1 where any is negative or there is none."""
+    most = -1
+    least = 0
+    for index in range(len(values)):
+        if values[index] > most:
+            most = values[index]
+        if values[index] < least:
+            least = values[index]
+    return most if least == 0 else -1

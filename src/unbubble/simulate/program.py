@@ -5,6 +5,7 @@ Linking is done once; `run` then simulates it with any durations in a few nanose
 
 from array import array
 from bisect import bisect
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
@@ -73,8 +74,7 @@ class Program:
         rank_of, stages = array("i", placement.rank_of), len(placement.rank_of)
         up = array("i", (-1 if placement.is_first(s) else s - 1 for s in range(stages)))
         down = array("i", (-1 if placement.is_last(s) else s + 1 for s in range(stages)))
-        lag_up = array("q", (self._lag(t, s, t) for s, t in enumerate(up)))
-        lag_down = array("q", (self._lag(t, s, s) for s, t in enumerate(down)))
+        lag_up, lag_down = self._wires(up, down)
         microbatches = max(schedule.microbatches, 1)
         size, fault = len(self.codes), _zeros("q", 3)
         if stages * microbatches > 16 * size + 1_000_000:
@@ -114,14 +114,27 @@ class Program:
             ) < 0:  # fmt: skip
                 self._raise_fault(fault)
 
-    def _lag(self, source_stage: int, destination_stage: int, output_of: int) -> int:
-        """Transfer time into a stage; `output_of` owns the tensor's size (a gradient has that of
-        the activation it belongs to)."""
-        if source_stage < 0:
-            return 0
-        rank_of, costs = self.schedule.placement.rank_of, self.costs
-        edge = costs.edge_between(rank_of[source_stage], rank_of[destination_stage])
-        return _fits(edge.transfer(costs.stages[output_of % costs.num_stages].output_bytes))
+    def _wires(self, up: "array[int]", down: "array[int]") -> tuple["array[int]", "array[int]"]:
+        """Transfer times into every stage, from below and from above.
+
+        A gradient has the size of the activation that it belongs to: the lower stage's output.
+        """
+        costs, rank_of = self.costs, self.schedule.placement.rank_of
+        known: dict[tuple[int, int, int], int] = {}
+
+        def wire(source: int, destination: int, lower: int) -> int:
+            if source < 0:
+                return 0
+            size = costs.stages[lower % costs.num_stages].output_bytes
+            key = rank_of[source], rank_of[destination], size
+            if key not in known:
+                known[key] = _fits(costs.edge_between(*key[:2]).transfer(size))
+            return known[key]
+
+        return (
+            array("q", (wire(t, s, t) for s, t in enumerate(up))),
+            array("q", (wire(t, s, s) for s, t in enumerate(down))),
+        )
 
     def times(
         self,
@@ -167,10 +180,15 @@ class Program:
                 posted[first], duration[code] = duration[code], 0
 
     def run(
-        self, duration: "array[int] | None" = None, lag: "array[int] | None" = None
+        self,
+        duration: "array[int] | None" = None,
+        lag: "array[int] | None" = None,
+        *,
+        ends: "array[int] | None" = None,
     ) -> "array[int]":
-        """The end of every node, in ticks. Raises Deadlock."""
-        ends = _zeros("q", self.nodes)
+        """The end of every node, in ticks, in `ends` where that is given. Raises Deadlock."""
+        if ends is None:
+            ends = _zeros("q", self.nodes)
         done = kernel.run(
             self.lane_start, self.needs,
             self.lag if lag is None else lag,
@@ -268,11 +286,32 @@ class Known(NamedTuple):
         """Durations or lags of a program's nodes, in this order."""
         return array("q", [0, *map(values.__getitem__, self.order)])
 
-    def run(self, duration: "array[int]", lag: "array[int]") -> "array[int]":
-        """The ends of all nodes, from sorted durations and lags."""
-        ends = _zeros("q", len(self.before))
+    def run(
+        self, duration: "array[int]", lag: "array[int]", *, ends: "array[int] | None" = None
+    ) -> "array[int]":
+        """The ends of all nodes, from sorted durations and lags; in `ends` where that is given."""
+        if ends is None:
+            ends = _zeros("q", len(self.before))
         kernel.run_known(self.before, self.needs, lag, duration, ends)
         return ends
+
+
+PARTS = ("communication", "overhead", "recompute")
+
+
+def has_part(costs: Costs, part: str) -> bool:
+    """Whether any action's time has that part (see PARTS)."""
+    if part == "recompute":
+        return any(row.recompute.compute for row in costs.stages)
+    if part == "overhead" and costs.action_overhead:
+        return True
+    return any(
+        getattr(duration, part)
+        for row in costs.stages
+        for duration in (row.forward, row.backward, row.backward_input, row.backward_weight,
+                         row.overlapped, row.recompute)
+        if duration is not None
+    )  # fmt: skip
 
 
 def time_tables(
@@ -280,56 +319,47 @@ def time_tables(
 ) -> tuple["array[int]", "array[int]"]:
     """Ticks by kind and placed stage (−1: unknown), and of overlapped pairs by forward stage.
 
-    `part`: "total", or what of it is "communication", "overhead" or "recompute" (its kernels).
+    `part`: "total", or what of it is one of PARTS (recompute: its kernels).
     """
-    placement, base = schedule.placement, costs.num_stages
-    rank_of = placement.rank_of
-    stages = range(len(rank_of))
+    placement = schedule.placement
+    rank_of, stages = placement.rank_of, len(placement.rank_of)
     around = costs.action_overhead if part in ("total", "overhead") else 0
+    speeds = [costs.speed.get(rank) for rank in rank_of]
 
-    def scaled(time: int, stage: int) -> int:
-        factor = costs.speed.get(rank_of[stage])
-        return _fits(time if factor is None else round(time * factor))
+    def column(durations: Sequence[Duration | None]) -> list[int]:
+        """The part of one duration by stage of the model, on the stages' ranks."""
+        name = "compute" if part == "recompute" else part
+        times = [-1 if d is None else getattr(d, name) for d in durations] * placement.copies
+        return [
+            time if time < 0 else (time if speed is None else round(time * speed)) + around
+            for time, speed in zip(times, speeds, strict=True)
+        ]
 
-    def ticks(duration: Duration | None, stage: int) -> int:
-        if duration is None:
-            return -1
-        time: int = getattr(duration, "compute" if part == "recompute" else part)
-        return scaled(time, stage) + around
-
-    def of(kind: Kind, stage: int) -> Duration | None:
-        stage_costs = costs.stages[stage % base]
+    rows = [[0] * stages for _ in Kind]
+    for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
         if part != "recompute":
-            return stage_costs.of(kind)
-        return stage_costs.recompute if kind in (Kind.B, Kind.I) else Duration()
-
-    tail = costs.tail
-    first_of = {rank_of[s]: s for s in reversed(stages)}
-    held = [rank_of.count(rank) for rank in range(placement.ranks)]
-    plain = {
-        Kind.SEND_F: [costs.send_host for _ in stages],
-        Kind.RECV_F: [costs.recv_host for _ in stages],
-        Kind.SEND_B: [costs.send_host for _ in stages],
-        Kind.RECV_B: [costs.recv_host for _ in stages],
-        Kind.REDUCE_GRAD: [  # a rank's share by stage, the odd ticks on its first
+            rows[kind] = column([row.of(kind) for row in costs.stages])
+        elif kind in (Kind.B, Kind.I):
+            rows[kind] = column([row.recompute for row in costs.stages])
+    if part == "recompute":  # a pair's own time includes it, unknown how much
+        pairs = [-1] * stages
+    else:
+        pairs = column([row.overlapped for row in costs.stages])
+    if part == "total":
+        tail = costs.tail
+        held, first_of = Counter(rank_of), {r: s for s, r in reversed([*enumerate(rank_of)])}
+        rows[Kind.SEND_F] = rows[Kind.SEND_B] = [costs.send_host] * stages
+        rows[Kind.RECV_F] = rows[Kind.RECV_B] = [costs.recv_host] * stages
+        rows[Kind.REDUCE_GRAD] = [  # a rank's share by stage, the odd ticks on its first
             tail.reduce // held[r] + (tail.reduce % held[r] if first_of[r] == s else 0)
             for s, r in enumerate(rank_of)
-        ],
-        Kind.CLIP: [tail.clip for _ in stages],
-        Kind.OPTIMIZER: [scaled(tail.optimizer, s) for s in stages],
-    }
-    nothing = [0] * len(stages)
-    rows = []
-    for kind in Kind:
-        if kind <= Kind.W:
-            rows.append([ticks(of(kind, s), s) for s in stages])
-        else:
-            rows.append(plain.get(kind, nothing) if part == "total" else nothing)
-    if part == "recompute":  # a pair's own time includes it, unknown how much
-        pairs = [-1] * len(stages)
-    else:
-        pairs = [ticks(costs.stages[s % base].overlapped, s) for s in stages]
-    return array("q", map(_fits, chain.from_iterable(rows))), array("q", pairs)
+        ]
+        rows[Kind.CLIP] = [tail.clip] * stages
+        rows[Kind.OPTIMIZER] = [
+            tail.optimizer if speed is None else round(tail.optimizer * speed) for speed in speeds
+        ]
+    _fits(max(map(max, [*rows, pairs])))
+    return array("q", chain.from_iterable(rows)), array("q", pairs)
 
 
 def _fits(ticks: int) -> int:
@@ -339,12 +369,15 @@ def _fits(ticks: int) -> int:
 
 
 def check_total(duration: "array[int]", lag: "array[int]") -> None:
-    """Raises InputError where the end of a step might not fit into 64 bits."""
-    if not duration or (max(duration) + max(lag)) * len(duration) < MAX_TOTAL_TICKS:
-        return
-    if sum(duration) + sum(lag) >= MAX_TOTAL_TICKS:
+    """Raises InputError for a negative time, and where the end of a step might not fit into 64
+    bits."""
+    longest, furthest = kernel.largest(duration), kernel.largest(lag)
+    if longest < 0 or furthest < 0:
+        raise InputError("a time is negative; every time is at least 0")
+    at_most = (longest + furthest) * len(duration)
+    if at_most >= MAX_TOTAL_TICKS and sum(duration) + sum(lag) >= MAX_TOTAL_TICKS:
         raise InputError("the times are too long to add up exactly; use a coarser unit")
 
 
 def _zeros(typecode: str, length: int) -> "array[int]":
-    return array(typecode, bytes(array(typecode).itemsize * length))
+    return array(typecode, [0]) * length

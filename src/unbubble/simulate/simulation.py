@@ -22,7 +22,7 @@ from unbubble.errors import InputError
 from unbubble.schedule.lowering import lower
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
-from unbubble.simulate.program import Program, time_tables
+from unbubble.simulate.program import PARTS, Program, has_part, time_tables
 from unbubble.simulate.tail import with_tail
 from unbubble.simulate.timeline import Timeline, Transfer, Transfers
 
@@ -68,8 +68,7 @@ def arranged(schedule: Schedule, costs: Costs, receive: str = "early") -> Schedu
 def timeline_of(program: Program, duration: "array[int]", lag: "array[int]") -> Timeline:
     """Run a program with these times of its nodes, and read their ends back into rank order."""
     ends = program.run(duration, lag)
-    size, starts = len(program.codes), array("q", bytes(8 * len(program.codes)))
-    finish = max(ends[stop - 1] for stop in program.lane_start[1:] if stop)
+    size, starts = len(program.codes), array("q", [0]) * len(program.codes)
     kernel.read_starts(program.codes, program.rank_start, duration, ends, program.held, starts)
     for code, node in program.tail_nodes.items():
         starts[code], ends[code] = ends[node] - duration[node], ends[node]
@@ -79,7 +78,7 @@ def timeline_of(program: Program, duration: "array[int]", lag: "array[int]") -> 
         starts=_by_rank(program, starts),
         ends=_by_rank(program, ends[:size]),
         begin=min(starts[first] for first in program.rank_start[:-1] if first < size),
-        finish=finish,
+        finish=kernel.largest(ends),
         communication=communication,
         overhead=overhead,
         recompute=recompute,
@@ -89,20 +88,17 @@ def timeline_of(program: Program, duration: "array[int]", lag: "array[int]") -> 
     )
 
 
-PARTS = ("communication", "overhead", "recompute")
-
-
 def _by_rank(program: Program, flat: "array[int]") -> tuple["array[int]", ...]:
     return tuple(flat[a:b] for a, b in pairwise(program.rank_start))
 
 
 def _part(program: Program, part: str) -> tuple["array[int]", ...] | None:
     """Communication, overhead or recompute inside every action; None where there is none."""
-    times, pair_times = time_tables(program.schedule, program.costs, part)
-    if max(*times, *pair_times) <= 0:
+    if not has_part(program.costs, part):
         return None
+    times, pair_times = time_tables(program.schedule, program.costs, part)
     known = array("q", (max(time, 0) for time in times))
-    flat, fault = array("q", bytes(8 * len(program.codes))), array("q", [0, 0, 0])
+    flat, fault = array("q", [0]) * len(program.codes), array("q", [0, 0, 0])
     stages = len(program.schedule.placement.rank_of)
     kernel.fill_times(program.codes, stages, known, pair_times, flat, fault)
     return _by_rank(program, flat)
