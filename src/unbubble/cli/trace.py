@@ -136,9 +136,13 @@ def _pictures(
     timeline: "Timeline", plan: "Plan | None", answer: Mapping[str, Any], files: Mapping[str, str]
 ) -> None:
     """The measured step, below the one that the plan predicts if it does so in seconds."""
+    from dataclasses import replace
+
     from unbubble.report import write
     from unbubble.simulate import simulate
 
+    named = replace(timeline.schedule, name=answer["schedule"])
+    timeline = replace(timeline, schedule=named)
     predicted = None
     if plan is not None and plan.costs.unit == timeline.unit:
         predicted = simulate(plan.schedule, plan.costs)

@@ -370,7 +370,7 @@ def _numbers(page: Sequence[Shown]) -> str:
     return _section(
         "Numbers",
         "数值",
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="wide"><table class="narrow"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>",
     )
 
@@ -386,7 +386,11 @@ def _facts(timeline: Timeline, facts: Sequence[tuple[str, str]]) -> str:
     )
     if not rows:
         return ""
-    return _section("Plan", "方案", f'<div class="wide"><table><tbody>{rows}</tbody></table></div>')
+    return _section(
+        "About this step",
+        "关于这个步骤",
+        f'<div class="wide"><table><tbody>{rows}</tbody></table></div>',
+    )
 
 
 def _page(title: str, subtitle: str, body: str, data: dict[str, Any]) -> str:
