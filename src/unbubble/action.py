@@ -106,10 +106,13 @@ def pack(kind: int, stage: int, microbatch: int = -1) -> int:
     return kind | stage << STAGE_SHIFT | (microbatch + 1) << MICROBATCH_SHIFT
 
 
+_KINDS = tuple(Kind)  # by value; a look-up is far quicker than a call of the enum
+
+
 def unpack(code: int) -> Action:
     """The plain action of one code; the joined flag is dropped."""
     return Action(
-        Kind(code & KIND_MASK),
+        _KINDS[code & KIND_MASK],
         code >> STAGE_SHIFT & STAGE_MASK,
         (code >> MICROBATCH_SHIFT) - 1,
     )

@@ -117,6 +117,16 @@ def test_units_that_differ_are_refused():
         html(gpipe(), gpipe(unit="s"))
 
 
+def test_two_predictions_go_by_the_names_of_their_schedules():
+    names = [
+        line["heading"]["en"] for line in viewer_of(html(gpipe(), every_kind("other")))["timelines"]
+    ]
+    assert names == ["gpipe", "other"]
+    twice = viewer_of(html(gpipe(), gpipe(backward=3)))["timelines"]
+    assert [line["heading"]["zh"] for line in twice] == ["gpipe（1）", "gpipe（2）"]
+    assert "predicted" not in Page(html(gpipe(), every_kind("other"))).visible()
+
+
 def viewer_of(text):
     content = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     return json.loads(content[1])

@@ -20,7 +20,7 @@ CLASSES = (
     ("bubble", "pipeline bubble", "流水线气泡", "dark"),
     ("imbalance_static", "imbalance, static", "负载不均（固定）", "light"),
     ("imbalance_jitter", "imbalance, jitter", "负载不均（抖动）", "dark"),
-    ("communication", "exposed communication", "未隐藏的通信", "light"),
+    ("communication", "exposed communication", "暴露通信", "light"),
     ("overhead", "runtime overhead", "运行时开销", "dark"),
 )
 """Field of `RankClasses`, its name in both languages, and the text colour that is legible on it."""
@@ -36,12 +36,12 @@ _KINDS = {
 
 def class_bars(attributions: Sequence[tuple[str, str, Attribution]]) -> str:
     """One bar a rank and attribution (English and Chinese name each); negative parts go left."""
-    first = attributions[0][2]
+    ranks = max(len(a.ranks) for _, _, a in attributions)
     rows = []
     low = min(_sum(r, -1) / a.ticks_per_unit for _, _, a in attributions for r in a.ranks)
     high = max(_sum(r, 1) / a.ticks_per_unit for _, _, a in attributions for r in a.ranks)
     whole = high - low or Fraction(1)
-    for rank in shown_ranks(len(first.ranks), MAX_BARS):
+    for rank in shown_ranks(ranks, MAX_BARS):
         for place, (en, zh, attribution) in enumerate(attributions):
             if rank >= len(attribution.ranks):
                 continue
@@ -93,8 +93,6 @@ def kind_key(timelines: Sequence[Timeline]) -> str:
     """The legend of the kinds that occur, with a swatch for each virtual stage of a rank."""
     found = set[Kind]().union(*map(kinds, timelines))
     held = max(len(t.schedule.placement.rank_of) // t.ranks for t in timelines)
-    if Kind.OVERLAP_F_B in found:
-        found |= {Kind.F, Kind.B}
     items = []
     for kind, (en, zh) in _KINDS.items():
         if kind in found:
@@ -158,10 +156,13 @@ def curves(
     length = max(t.in_unit(t.finish - t.begin) for t, _ in timelines) or 1.0
     top = float(max(curve.peak for _, row in timelines for curve in row)) or 1.0
     top = max(top, limit or 0.0)
+    ranks = max(timeline.ranks for timeline, _ in timelines)
     figures = []
-    for rank in shown_ranks(timelines[0][0].ranks, MAX_CURVES):
+    for rank in shown_ranks(ranks, MAX_CURVES):
         parts, peaks = [], []
         for number, (timeline, row) in enumerate(timelines):
+            if rank >= len(row):
+                continue
             line = _path(row[rank], timeline, length, top)
             if number == 0:
                 parts.append(f'<path class="area" d="{line}V100H0Z"/><path d="{line}"/>')

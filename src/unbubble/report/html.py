@@ -67,10 +67,11 @@ def html(
     """
     pictured = [timeline] if measured is None else [timeline, measured]
     longest = max(t.in_unit(t.makespan) for t in pictured)
+    names = _names(pictured)
     page = [
         Shown(
             t,
-            *_name(t, len(pictured)),
+            *names[i],
             scale_for(t, longest),
             attributions[i] if attributions else attribute(t, costs),
         )
@@ -88,14 +89,30 @@ def html(
         _facts(timeline, facts),
     ]
     schedule = timeline.schedule.name or "custom"
-    data = viewer_data([(f"{schedule}, {s.en}", f"{schedule}，{s.zh}", s.timeline) for s in page])
+    data = viewer_data(
+        [(_heading(s, s.en, ", "), _heading(s, s.zh, "，"), s.timeline) for s in page]
+    )
     return _page(title or schedule, _subtitle(timeline), "\n".join(filter(None, sections)), data)
 
 
-def _name(timeline: Timeline, count: int) -> tuple[str, str]:
-    if timeline.measured:
-        return "measured", "实测"
-    return ("predicted", "预测") if count == 2 else ("simulated", "模拟")
+def _names(pictured: Sequence[Timeline]) -> list[tuple[str, str]]:
+    """What to call each timeline, in both languages; never two alike."""
+    known = {True: ("measured", "实测"), False: ("simulated", "模拟")}
+    if len(pictured) == 1:
+        return [known[pictured[0].measured]]
+    first, second = pictured
+    if second.measured and not first.measured:
+        return [("predicted", "预测"), known[True]]
+    names = [t.schedule.name or "custom" for t in pictured]
+    if names[0] == names[1]:
+        return [(f"{name} ({i})", f"{name}（{i}）") for i, name in enumerate(names, 1)]
+    return [(name, name) for name in names]
+
+
+def _heading(shown: Shown, name: str, comma: str) -> str:
+    """A timeline's name with its schedule's, which it may be already."""
+    schedule = shown.timeline.schedule.name or "custom"
+    return name if name.startswith(schedule) else f"{schedule}{comma}{name}"
 
 
 def _subtitle(timeline: Timeline) -> str:
@@ -126,47 +143,48 @@ def _warnings(warnings: Sequence[str]) -> str:
 
 
 def _headline(page: Sequence[Shown]) -> str:
-    """The three figures that one looks for first; with a prediction, how far it was off."""
+    """The figures that one looks for first; of two timelines those of the second, and how far
+    the first is from it."""
     last = page[-1]
-    step = last.scale.text(last.timeline.makespan)
-    whole = last.timeline.finish - last.timeline.begin
-    details = (f"{last.en} makespan", f"{last.zh}总时长")
-    if whole != last.timeline.makespan:
-        text = last.scale.text(whole)
-        details = (f"{details[0]}; {text} with its tail", f"{details[1]}；含收尾 {text}")
-    cards = [(both("Step", "步骤时间"), step, details)]
+    timeline, text = last.timeline, last.scale.text
+    whole = timeline.finish - timeline.begin
+    tail = whole != timeline.makespan
+    cards = [
+        (
+            both("Step", "步骤时间"),
+            text(timeline.makespan),
+            both(
+                f"{last.en} makespan" + (f"; {text(whole)} with its tail" if tail else ""),
+                f"{last.zh}总时长" + (f"；含收尾 {text(whole)}" if tail else ""),
+            ),
+        )
+    ]
     if len(page) == 2:
-        ahead, actual = (s.timeline.in_unit(s.timeline.makespan) for s in page)
+        first = page[0]
+        change = _change(*(s.timeline.in_unit(s.timeline.makespan) for s in page))
         cards.append(
             (
-                both("Predicted", "预测"),
-                page[0].scale.text(page[0].timeline.makespan),
-                (
-                    f"{_change(ahead, actual)} off the measurement",
-                    f"与实测相差 {_change(ahead, actual)}",
-                ),
+                both(first.en.capitalize(), first.zh),
+                first.scale.text(first.timeline.makespan),
+                both(f"{change} against {last.en}", f"与{last.zh}相差 {change}"),
             )
         )
-    cards.append(
+    busiest = max(range(timeline.ranks), key=lambda rank: timeline.work[rank])
+    computes = text(timeline.work[busiest])
+    cards += [
         (
             both("Bubble", "气泡"),
-            percent(float(last.timeline.bubble_fraction)),
-            ("idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）"),
-        )
-    )
-    busiest = max(range(last.timeline.ranks), key=lambda r: last.timeline.work[r])
-    cards.append(
+            percent(float(timeline.bubble_fraction)),
+            both("idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）"),
+        ),
         (
             both("Busiest rank", "最忙的 rank"),
             f"rank {busiest}",
-            (
-                f"computes {last.scale.text(last.timeline.work[busiest])}",
-                f"计算 {last.scale.text(last.timeline.work[busiest])}",
-            ),
-        )
-    )
+            both(f"computes {computes}", f"计算 {computes}"),
+        ),
+    ]
     boxes = "".join(
-        f"<div><dt>{name}</dt><dd>{clean(value)}<small>{both(*words)}</small></dd></div>"
+        f"<div><dt>{name}</dt><dd>{clean(value)}<small>{words}</small></dd></div>"
         for name, value, words in cards
     )
     return f'<dl class="figures">{boxes}</dl>'
@@ -254,7 +272,9 @@ def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None)
         drawn = curves([(s.timeline, activations(s.timeline, costs)) for s in page], "")
         words = ("Activations, in microbatches of a whole rank",
                  "激活，以整个 rank 的微批次数计")  # fmt: skip
-    dashed = ("; dashed: measured", "；虚线：实测") if len(page) == 2 else ("", "")
+    dashed = ("", "")
+    if len(page) == 2:
+        dashed = (f"; dashed: {page[1].en}", f"；虚线：{page[1].zh}")
     return _section(
         "Memory over the step",
         "步骤中的显存",
@@ -334,7 +354,7 @@ _FIGURES: tuple[Figure, ...] = (
         lambda t: t.bubble_fraction_span, False,
     ),
     (
-        "bubble overhead", "气泡开销",
+        "bubble overhead", "气泡开销比",
         "idle / work", "空闲 / 计算量",
         lambda t: t.bubble_overhead, False,
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from unbubble.action import COMPUTE, TRANSFER, Action, Kind
+from unbubble.action import COMPUTE, JOINED, KIND_MASK, TRANSFER, Action, Kind
 from unbubble.simulate import Timeline
 
 
@@ -55,10 +55,10 @@ def _uncovered(tail: list[Block], compute: list[Block]) -> Iterator[Block]:
 
 
 def kinds(timeline: Timeline) -> set[Kind]:
-    """The kinds that occur on any rank."""
-    return {
-        action.kind for rank in range(timeline.ranks) for action in timeline.schedule.actions(rank)
-    }
+    """The kinds that occur on any rank; the parts of overlapped pairs count as themselves too."""
+    seen = {code & (KIND_MASK | JOINED) for row in timeline.schedule.codes for code in row}
+    found = {Kind(code & KIND_MASK) for code in seen}
+    return found | {Kind.OVERLAP_F_B} if any(code & JOINED for code in seen) else found
 
 
 def has_tail(found: set[Kind]) -> bool:

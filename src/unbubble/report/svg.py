@@ -217,7 +217,7 @@ def _legend(body: list[str], pictured: Sequence[Timeline], width: int, y: float)
     chunks = max(len(t.schedule.placement.rank_of) // t.ranks for t in pictured)
     items: list[tuple[list[str], str]] = []
     for kind in palette.SHADES:
-        if kind in found or (Kind.OVERLAP_F_B in found and kind in (Kind.F, Kind.B)):
+        if kind in found:
             items.append(([f"{kind.name}{c}" for c in range(min(chunks, 4))], palette.WORDS[kind]))
     if has_tail(found):
         items.append((["o"], "tail"))
