@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from unbubble.plan import Plan, dump_plan, load_plan
     from unbubble.runtime.record import record
     from unbubble.schedule import Placement, Schedule, format_csv, parse_csv
+    from unbubble.schedule.check import check
+    from unbubble.schedule.lowering import lower
     from unbubble.simulate import Deadlock, Timeline, simulate
 
 __version__ = "0.1.0"
@@ -41,6 +43,7 @@ _HOME = {
     "Timeline": "simulate",
     "UnbubbleError": "errors",
     "attribute": "attribution",
+    "check": "schedule.check",
     "dump_costs": "costs_file",
     "dump_plan": "plan",
     "fastest": "partition",
@@ -48,6 +51,7 @@ _HOME = {
     "generate": "families",
     "load_costs": "costs_file",
     "load_plan": "plan",
+    "lower": "schedule.lowering",
     "parse_csv": "schedule",
     "partition": "partition",
     "record": "runtime.record",
@@ -73,6 +77,7 @@ __all__ = [
     "Timeline",
     "UnbubbleError",
     "attribute",
+    "check",
     "dump_costs",
     "dump_plan",
     "fastest",
@@ -80,6 +85,7 @@ __all__ = [
     "generate",
     "load_costs",
     "load_plan",
+    "lower",
     "parse_csv",
     "partition",
     "record",
