@@ -37,6 +37,11 @@ class Kind(IntEnum):
     OPTIMIZER = 13
 
 
+# plain ints for the loops over codes, where an enum's members are slow to look up and compare
+F, B, I, W = map(int, (Kind.F, Kind.B, Kind.I, Kind.W))
+SEND_F, RECV_F = int(Kind.SEND_F), int(Kind.RECV_F)
+SEND_B, RECV_B = int(Kind.SEND_B), int(Kind.RECV_B)
+
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W, Kind.OVERLAP_F_B})
 """Kinds that occupy a rank's compute stream."""
 TRANSFER = frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B})

@@ -10,9 +10,22 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
+from unbubble.action import (
+    JOINED,
+    KIND_MASK,
+    RECV_B,
+    RECV_F,
+    SEND_B,
+    SEND_F,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    B,
+    F,
+    I,
+    unpack,
+)
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.rules import B, F, I, positions
+from unbubble.schedule.rules import positions
 from unbubble.schedule.transfer import Transfer
 
 SENDS = ("blocking", "buffered", "batched")
@@ -108,9 +121,9 @@ def _blocked_transfers(rows: list[list[Transfer]], send: str) -> Iterator[Blocke
 
 def _send_of(receive: int) -> int:
     """The code of the send that a receive takes."""
-    if receive & KIND_MASK == Kind.RECV_F:
-        return receive - _STAGE + Kind.SEND_F - Kind.RECV_F
-    return receive + _STAGE + Kind.SEND_B - Kind.RECV_B
+    if receive & KIND_MASK == RECV_F:
+        return receive - _STAGE + SEND_F - RECV_F
+    return receive + _STAGE + SEND_B - RECV_B
 
 
 def _blocked_compute(schedule: Schedule) -> Iterator[Blocked]:

@@ -22,7 +22,22 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heapify, heappop, heappush
 
-from unbubble.action import COMPUTE, JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
+from unbubble.action import (
+    COMPUTE,
+    JOINED,
+    KIND_MASK,
+    RECV_B,
+    RECV_F,
+    SEND_B,
+    SEND_F,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    B,
+    F,
+    I,
+    W,
+    unpack,
+)
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 
@@ -30,7 +45,7 @@ RECEIVES = ("early", "just-in-time", "smart", "rendezvous")
 
 _STAGE = 1 << STAGE_SHIFT
 _PLAIN = ~(KIND_MASK | JOINED)
-_GUESS = {Kind.F: 10, Kind.I: 10, Kind.W: 10, Kind.B: 20}
+_GUESS = {F: 10, I: 10, W: 10, B: 20}
 _GUESS_TRANSFER = 1
 """Times good enough to say what is sent while a rank is busy with what."""
 
@@ -79,31 +94,31 @@ class _Routes:
         """The tensor that an action waits for; −1: none."""
         kind = code & KIND_MASK
         stage = code >> STAGE_SHIFT & STAGE_MASK
-        if kind == Kind.F:
+        if kind == F:
             return -1 if self.first[stage] else code & _PLAIN
-        if kind == Kind.B or kind == Kind.I:
-            return -1 if self.last[stage] else code & _PLAIN | Kind.B
+        if kind <= I:  # B or I
+            return -1 if self.last[stage] else code & _PLAIN | B
         return -1
 
     def made(self, code: int) -> tuple[int, int]:
         """The tensor that an action makes and the rank that it is sent to; −1: none, not sent."""
         kind = code & KIND_MASK
         stage = code >> STAGE_SHIFT & STAGE_MASK
-        if kind == Kind.F and not self.last[stage]:
+        if kind == F and not self.last[stage]:
             return (code & _PLAIN) + _STAGE, self.next_rank[stage]
-        if (kind == Kind.B or kind == Kind.I) and not self.first[stage]:
-            return (code & _PLAIN | Kind.B) - _STAGE, self.previous_rank[stage]
+        if B <= kind <= I and not self.first[stage]:
+            return (code & _PLAIN | B) - _STAGE, self.previous_rank[stage]
         return -1, -1
 
 
 def _send(code: int) -> int:
     """The send of an action's result."""
-    return code & _PLAIN | (Kind.SEND_F if code & KIND_MASK == Kind.F else Kind.SEND_B)
+    return code & _PLAIN | (SEND_F if code & KIND_MASK == F else SEND_B)
 
 
 def _receive(tensor: int) -> int:
     """The receive of a tensor."""
-    return tensor & _PLAIN | (Kind.RECV_F if tensor & KIND_MASK == Kind.F else Kind.RECV_B)
+    return tensor & _PLAIN | (RECV_F if tensor & KIND_MASK == F else RECV_B)
 
 
 def _early(schedule: Schedule) -> list["array[int]"]:
@@ -213,7 +228,7 @@ def _in_guessed_order(schedule: Schedule, transfer: int) -> list["array[int]"]:
                 waits[missing[0]] = rank
                 break
             now = max([now, *(there[n] for n in needs)])
-            now += sum(_GUESS.get(Kind(c & KIND_MASK), 0) for c in parts)
+            now += sum(_GUESS.get(c & KIND_MASK, 0) for c in parts)
             for code in parts:
                 ended.append(now)
                 tensor, to = routes.made(code)
@@ -234,7 +249,7 @@ def _in_guessed_order(schedule: Schedule, transfer: int) -> list["array[int]"]:
 def _precedence(code: int) -> tuple[int, int]:
     """The order of sends at the same time, by the action whose result is sent."""
     stage = code >> STAGE_SHIFT & STAGE_MASK
-    return (1, -stage) if code & KIND_MASK == Kind.F else (0, stage)
+    return (1, -stage) if code & KIND_MASK == F else (0, stage)
 
 
 def _merged(

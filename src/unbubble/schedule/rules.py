@@ -13,22 +13,27 @@ from unbubble.action import (
     JOINED,
     KIND_MASK,
     MICROBATCH_SHIFT,
+    RECV_B,
+    RECV_F,
+    SEND_B,
+    SEND_F,
     STAGE_MASK,
     STAGE_SHIFT,
     TRANSFER,
+    B,
+    F,
+    I,
     Kind,
+    W,
     pack,
     unpack,
 )
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.transfer import RECV_B, RECV_F, SEND_B, SEND_F, Transfer
+from unbubble.schedule.transfer import Transfer
 
 if TYPE_CHECKING:
     from array import array
 
-# plain ints: an enum's members are slow to look up and to compare
-F, B, I, W = int(Kind.F), int(Kind.B), int(Kind.I), int(Kind.W)
-UNSHARD, RESHARD, REDUCE_GRAD = int(Kind.UNSHARD), int(Kind.RESHARD), int(Kind.REDUCE_GRAD)
 _END_OF_STEP = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)  # in the order that they run in
 _USERS = {F: (SEND_F, B, I), B: (SEND_B,), I: (SEND_B, W), W: ()}
 """What needs a kind's result on the same stage and microbatch."""
@@ -102,7 +107,9 @@ def _first_positions(
 ) -> tuple[dict[int, int], list[tuple[int, int]]]:
     """The first position of every plain code; (position, code) of those that stand there again
     and may not."""
-    repeatable = (UNSHARD, RESHARD) if flush else (UNSHARD, RESHARD, *_END_OF_STEP)
+    repeatable = (
+        (Kind.UNSHARD, Kind.RESHARD) if flush else (Kind.UNSHARD, Kind.RESHARD, *_END_OF_STEP)
+    )
     where: dict[int, int] = {}
     again = []
     position = 0
@@ -290,7 +297,7 @@ def _whole_stage_faults(
     refuses to compute on a sharded stage, and scales the gradients in REDUCE_GRAD.
     """
     stages = schedule.placement.num_stages
-    sharding = UNSHARD in kinds or RESHARD in kinds
+    sharding = Kind.UNSHARD in kinds or Kind.RESHARD in kinds
     ends = [kind for kind in _END_OF_STEP if kind in kinds and schedule.flush]
     for rank, row in enumerate(schedule.codes):
         unsharded: dict[int, bool] = {}  # whether the stage has computed since
@@ -300,11 +307,11 @@ def _whole_stage_faults(
             action = unpack(code)
             kind, stage = action.kind, action.stage
             why = ""
-            if kind == UNSHARD:
+            if kind is Kind.UNSHARD:
                 if stage in unsharded:
                     why = "the stage is unsharded already"
                 unsharded[stage] = False
-            elif kind == RESHARD:
+            elif kind is Kind.RESHARD:
                 if stage not in unsharded:
                     why = "the stage is not unsharded"
                 elif not unsharded.pop(stage):

@@ -2,11 +2,18 @@
 
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import (
+    JOINED,
+    KIND_MASK,
+    RECV_B,
+    RECV_F,
+    SEND_B,
+    SEND_F,
+    STAGE_MASK,
+    STAGE_SHIFT,
+)
 from unbubble.schedule.order import Schedule
 
-SEND_F, RECV_F = int(Kind.SEND_F), int(Kind.RECV_F)
-SEND_B, RECV_B = int(Kind.SEND_B), int(Kind.RECV_B)
 _STAGE = 1 << STAGE_SHIFT
 
 
