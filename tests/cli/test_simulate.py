@@ -236,3 +236,23 @@ def test_a_bad_costs_file(refused, tmp_path, text, message):
     (tmp_path / "costs.toml").write_text(text)
     line = "simulate --schedule 1f1b -p 1 -m 8 --costs"
     assert message in refused(line, tmp_path / "costs.toml")
+
+
+def test_what_if_and_jitter(unbubble):
+    line = "simulate --schedule 1f1b -p 4 -m 8 --forward 1,1,1,1.5 --what-if --jitter 5%"
+    answer = unbubble(f"{line} --draws 200 --seed 3 --json").json
+    assert answer == unbubble(f"{line} --draws 200 --seed 3 --json").json
+    changes = {row["change"]: row["gain"] for row in answer["what_if"]}
+    assert list(changes.values()) == sorted(changes.values(), reverse=True)
+    assert changes["stage 3 10% faster"] > changes["stage 0 10% faster"] > 0
+    assert changes["16 microbatches"] > 0 == changes["no overhead"]
+    jitter = answer["jitter"]
+    assert jitter["planned"] == answer["makespan"] < jitter["p95"] < jitter["p99"]
+    text = unbubble(line).out
+    assert "what if" in text
+    assert "1000 draws: P50" in text
+
+
+@pytest.mark.parametrize("jitter", ["-5%", "nan", "1e300", "a"])
+def test_a_spread_that_makes_no_sense(unbubble, jitter):
+    assert unbubble(f"simulate --schedule 1f1b -p 2 -m 2 --jitter {jitter}").status == 2

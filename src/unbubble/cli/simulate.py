@@ -1,6 +1,7 @@
 """unbubble simulate: what a schedule does with given costs, exactly."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 @shared.sizes
 @shared.times
 @shared.costs
+@click.option("--what-if", "ask", is_flag=True, help="What each change would win, most first.")
+@click.option("--jitter", metavar="PART", help="Vary each action at random, as in 5%.")
+@click.option("--draws", type=click.IntRange(1, 10**7), default=1000, help="Random steps.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Where randomness starts.")
 @click.option("--draw", is_flag=True, help="Draw the timeline in the terminal.")
 @shared.pictures
 @shared.json
@@ -31,6 +36,10 @@ def command(
     ranks: int | None,
     microbatches: int | None,
     virtual: int | None,
+    ask: bool,
+    jitter: str | None,
+    draws: int,
+    seed: int,
     draw: bool,
     svg: str | None,
     chrome: str | None,
@@ -43,7 +52,9 @@ def command(
     A single time is that of a whole rank, `9,12,7,13` those of ranks or stages, and 1.5ms or 200us
     carry a unit.
     """
+    from unbubble.cli import questions
     from unbubble.cli.figures import figures
+    from unbubble.quantity import fraction
     from unbubble.simulate import simulate
     from unbubble.simulate.critical import critical_path
 
@@ -64,6 +75,14 @@ def command(
 
         write(timeline, svg=svg, chrome=chrome, html=html, costs=stages.costs)
     answer = figures(timeline, stages.costs)
+    if ask:
+        again = None
+        if schedule is not None:
+            again = partial(_order, schedule, None, ranks, virtual=virtual, costs=costs)
+        answer["what_if"] = questions.what_if_rows(order, stages.costs, again)
+    if jitter is not None:
+        spread = fraction(jitter, "--jitter")
+        answer["jitter"] = questions.jitter_figures(order, stages.costs, spread, draws, seed)
     if as_json:
         path = critical_path(order, stages.costs)
         answer["critical_path"] = [str(action) for action in path.actions]
@@ -104,6 +123,11 @@ def command(
             for rank in range(order.ranks)
         ]
     )
+    if jitter is not None:
+        click.echo("\n" + questions.jitter_line(answer["jitter"], unit))
+    if ask:
+        click.echo()
+        questions.print_what_ifs(answer["what_if"], unit)
 
 
 def _planned(path: str) -> "tuple[Schedule, shared.StageTimes]":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_SPREAD = 10
+FINER = 1_000_000
 _BLOCK = 1 << 20
 """Random numbers that are drawn at once."""
 
@@ -44,10 +45,12 @@ class Spread:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of all draws in ticks, tail included, ascending; `planned`: without jitter."""
+    """The steps of all draws, tail included, ascending; `planned`: without jitter. Ticks are finer
+    than those of the costs, so that a small spread of a short time is not rounded away."""
 
     ticks: tuple[int, ...]
     planned: int
+    ticks_per_unit: int
 
     def percentile(self, percent: float) -> int:
         """The smallest step that at least so many percent of the draws do not exceed."""
@@ -78,13 +81,17 @@ def jittered(
     np = _numpy()
     program = Program(arranged(schedule, costs, receive), costs)
     known = program.order()
-    planned = known.sorted(program.duration), known.sorted(program.lag)
+    whole = sum(program.duration) + sum(program.lag)
+    scale = max(1, min(FINER, MAX_TOTAL_TICKS // (64 * max(whole, 1))))
+    planned = (
+        np.asarray(known.sorted(program.duration)) * scale,
+        np.asarray(known.sorted(program.lag)) * scale,
+    )
     rank_of = np.repeat(np.arange(schedule.ranks), np.diff(program.rank_start))
     rank_of = np.append(rank_of, np.full(program.nodes - len(rank_of), -1))
     rank_of = np.append(-1, rank_of[np.asarray(known.order)])
     moving = rank_of < 0
-    durations = np.asarray(planned[0], dtype=float)
-    lags = np.asarray(planned[1], dtype=float)
+    durations, lags = planned[0].astype(float), planned[1].astype(float)
     random = np.random.Generator(np.random.PCG64(seed))
     actions = np.where(moving, spread.transfer, spread.action)
     longest = []
@@ -107,7 +114,7 @@ def jittered(
             lag = planned[1] if waits is None else waits[row]
             kernel.run_known(known.before, known.needs, lag, ticks[row], ends)
             longest.append(int(ends.max()))
-    return Steps(tuple(sorted(longest)), max(known.run(*planned)))
+    return Steps(tuple(sorted(longest)), max(known.run(*planned)), costs.ticks_per_unit * scale)
 
 
 def _factors(random: "np.random.Generator", spread: Any, rows: int) -> Any:
