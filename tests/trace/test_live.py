@@ -1,44 +1,11 @@
 """Live records: what comes back of files as jobs and kills leave them."""
 
 import pytest
+from tests.records import lines, write
 
 from unbubble import InputError, attribute
 from unbubble.trace import read
 from unbubble.trace.live import Order, Run, Step, body_of, encode
-
-ORDERS = [
-    ["0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1", "0REDUCE_GRAD"],
-    ["1RECV_F0", "1F0", "1B0", "1SEND_B0", "1RECV_F1", "1F1", "1B1", "1SEND_B1"],
-]
-# of each action: wait, time, the model's part of it
-TIMES = [
-    [(0, 10, 9), (0, 1, 0), (0, 10, 9), (0, 1, 0), (0, 1, 0), (130_000, 20, 19), (0, 1, 0),
-     (60_000, 20, 18), (0, 2, 0)],
-    [(0, 1, 0), (80_000, 12, 11), (0, 24, 23), (0, 1, 0), (0, 1, 0), (0, 12, 11), (0, 24, 22),
-     (0, 1, 0)],
-]  # fmt: skip
-
-
-def lines(rank, steps, *, run="a", clock=0):
-    """A rank's records of the numbered steps."""
-    waits, times, own = map(list, zip(*TIMES[rank], strict=True))
-    begin = clock + (0 if rank == 0 else 5)
-    finish = begin + sum(waits) + sum(times)
-    found = [
-        Run(run=run, rank=rank + 4, world_size=8, pipeline_ranks=[4, 5], host="here", epoch_ns=0),
-        Order(order=3, actions=ORDERS[rank]),
-    ]
-    for step in steps:
-        at = 10**7 * step
-        optimizer = (finish + at + 10, finish + at + 30)
-        one = Step(step=step, order=3, begin=begin + at, finish=finish + at + 40,
-                   waits=waits, times=times, own=own, optimizer=optimizer)  # fmt: skip
-        found.append(one)
-    return list(map(encode, found))
-
-
-def write(folder, rank, found, name="a-rank{}-0.live.jsonl"):
-    (folder / name.format(rank)).write_bytes(b"".join(found))
 
 
 @pytest.fixture

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbubble.errors import InputError
-from unbubble.trace.live import Order, Run, Step, encode
-
-SUFFIX = ".live.jsonl"
+from unbubble.trace.live import SUFFIX, Order, Run, Step, encode
 
 
 class Segments:

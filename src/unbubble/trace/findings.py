@@ -83,7 +83,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         return answer
     timeline, clocks = one.timeline, one.clocks
     attribution, costs, times = attribute(timeline), measured_costs(timeline), usual(timeline)
-    rows = _classes(one, attribution)
+    rows = classes(one, attribution)
     fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
                  for c in CLASSES}  # fmt: skip
     seconds = timeline.in_unit
@@ -124,7 +124,8 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
     return answer
 
 
-def _classes(one: Pipeline, attribution: Attribution) -> list[Json]:
+def classes(one: Pipeline, attribution: Attribution) -> list[Json]:
+    """Every rank's classes in seconds."""
     names = (*CLASSES, "total", "recompute", "optimizer")
     return [
         {"rank": rank}

@@ -21,6 +21,7 @@ from unbubble.trace.host import NOTICEABLE_NS
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Busy, Deferred, HalfTransfer, Observed, RankSteps, Seen
 
+SUFFIX = ".live.jsonl"
 MAX_NS = 1 << 61
 MAX_LINE_BYTES = 1 << 28
 CHUNK_BYTES = 1 << 20

@@ -1,0 +1,50 @@
+"""Summary: one step of one pipeline in figures: the bubble, the five classes, what idling costs."""
+
+from fractions import Fraction
+from typing import Any
+
+from unbubble.attribution import attribute
+from unbubble.monitor.follower import Ready
+from unbubble.trace.comparison import CLASSES
+from unbubble.trace.findings import classes
+
+SECONDS_AN_HOUR = 3600
+
+
+def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
+    """The figures as JSON values, times in seconds, fractions between 0 and 1 and means over the
+    ranks. `price`: of one device for an hour, each rank being one; `idle_cost` is in its currency.
+
+    What cannot be told is None, and `unknown` says why. Raises InputError for a record that
+    contradicts itself.
+    """
+    pipeline = ready.pipeline()
+    answer: dict[str, Any] = {
+        "run": ready.run,
+        "step": ready.step,
+        "begun_s": ready.begun_s,
+        "pipeline_ranks": list(pipeline.ranks),
+        "step_s": None,
+        "bubble_fraction": None,
+        "fractions": None,
+        "idle_s": None,
+        "idle_cost": None,
+        "slowest_rank": None,
+        "ranks": [],
+        "unknown": list(pipeline.unknown),
+    }
+    timeline = pipeline.timeline
+    if timeline is None:
+        return answer
+    rows = classes(pipeline, attribute(timeline))
+    total = sum(row["total_s"] for row in rows)
+    idle = sum(row["idle_s"] for row in rows)
+    return answer | {
+        "step_s": rows[0]["total_s"],
+        "bubble_fraction": float(timeline.bubble_fraction),
+        "fractions": {c: sum(row[f"{c}_s"] for row in rows) / total for c in CLASSES},
+        "idle_s": idle,
+        "idle_cost": None if price is None else idle / SECONDS_AN_HOUR * float(price),
+        "slowest_rank": max(rows, key=lambda row: row["compute_s"])["rank"],
+        "ranks": rows,
+    }
