@@ -108,13 +108,13 @@ def _start(folder: Path, rank: int, processes: int) -> "subprocess.Popen[bytes]"
         "RANK": str(rank),
         "WORLD_SIZE": str(processes),
         "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo"),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        # keep freed memory in the process: a step then does not pay for page faults again
-        "MALLOC_TRIM_THRESHOLD_": "-1",
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-        "MALLOC_ARENA_MAX": "1",
+        # glibc: keep freed memory in the process, so that a step pays for no page twice
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        "MALLOC_MMAP_MAX_": "0",
     }
+    if sys.platform == "linux":
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host's own name may lead nowhere
     with (folder / f"{rank}.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "unbubble.runtime.process", str(folder)],

@@ -97,7 +97,7 @@ def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[i
     for number in range(-job.warmup, job.rounds):
         on_round(number)
         for module in modules:
-            module.zero_grad()
+            module.zero_grad(set_to_none=False)
         gc.collect()
         dist.barrier()
         with recorder.recording():

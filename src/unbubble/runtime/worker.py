@@ -3,7 +3,7 @@
 import gc
 import tempfile
 from collections.abc import Callable
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 import msgspec
@@ -18,6 +18,9 @@ from unbubble.runtime.process import sentence
 from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.run import PipelineJob, RankSteps, RunJob
 from unbubble.runtime.workload import Stage, Workload, load
+
+LEAD_NS = 10_000_000
+"""How far ahead a common start is set: longer than a barrier and a broadcast take."""
 
 
 def run(argument: Any, progress: Callable[[str], None]) -> Any:
@@ -104,9 +107,10 @@ class Pipeline:
 
     def timed_step(self, *, keep: bool) -> None:
         """One step from a common start, then the optimizer on its own."""
-        self.optimizer.zero_grad()
+        # kept in place, so that every microbatch accumulates and none pays for fresh memory
+        self.optimizer.zero_grad(set_to_none=False)
         gc.collect()
-        dist.barrier()
+        begin_together()
         loss = self.step(0)
         done = perf_counter_ns()
         self.optimizer.step()
@@ -118,3 +122,17 @@ class Pipeline:
             self.record.computes.append(list(self.recorder.computes))
             if loss is not None:
                 self.record.losses.append(loss)
+
+
+def begin_together() -> None:
+    """Return on all ranks at the same moment: a barrier lets them go one after the other.
+
+    The moment is named by rank 0's clock; a machine whose clock differs by more than a second
+    goes on at once.
+    """
+    dist.barrier()
+    moment = torch.tensor([perf_counter_ns() + LEAD_NS])
+    dist.broadcast(moment, 0)
+    left = int(moment[0]) - perf_counter_ns()
+    if 0 < left < 10**9:
+        sleep(left / 1e9)

@@ -1,0 +1,275 @@
+"""How well the simulation predicts measured steps.
+
+    python benchmarks/accuracy.py measure FOLDER [--only emulated|real] [--steps N]
+    python benchmarks/accuracy.py table FOLDER
+
+`measure` runs schedules on this machine and keeps every step in FOLDER; `table` predicts them:
+
+    replay      a recorded step from its own durations: whether the structure is right
+    emulated    4 and 8 processes whose stages sleep; costs observed at m = 8, steps of m = 16, 32
+    observed    real compute on 2 processes; costs observed in one schedule at one m, steps of
+                another schedule at another m in the same launch
+    solo        the same steps from a profile without any pipeline
+    one factor  the same, all its times multiplied by what one pipeline step (1F1B, m = 8) took more
+
+A case is one schedule at one m, or one pair of such; its error is that of the median step. Cases
+whose odd and even steps differ by more than 2 % are rejected and counted: the machine was noisy.
+"""
+
+import argparse
+import json
+import sys
+from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from unbubble.action import Kind, pack, unpack
+from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.costs_file import dump_costs, load_costs
+from unbubble.families import generate
+from unbubble.partition import stage_costs
+from unbubble.runtime.observed import observed_costs
+from unbubble.runtime.prediction import lowered, predict
+from unbubble.runtime.profile import profile
+from unbubble.runtime.run import Setup, run
+from unbubble.schedule import Schedule
+from unbubble.schedule.lowering import compute_only
+from unbubble.simulate import Timeline, simulate
+from unbubble.trace.recording import dump_recording, load_recording
+
+BARS = {
+    "replay": (0.005, 0.015),
+    "emulated": (0.01, 0.02),
+    "observed": (0.03, 0.08),
+    "solo": (0.10, 0.16),
+    "one factor": (0.05, 0.12),
+}
+"""The error of the median case and of the worst that are asked for."""
+NOISY = 0.02
+MOST_REJECTED = 0.2
+
+MODEL = "unbubble.runtime.decoder:small"
+SPLITS = {2: (7, 5), 4: (4, 3, 3, 2)}
+GROUPS = (("gpipe", "1f1b"), ("looped-bfs", "interleaved-1f1b"), ("interleaved-zb", "zb-v"))
+"""Schedules with the same stages and the same kinds of backward predict each other."""
+REAL_M = (4, 8, 16)
+
+EMULATED_M = (8, 16, 32)
+UNEVEN = (1.0, 0.7, 1.35, 0.85, 1.2, 0.95, 1.1, 0.8)
+LEAST_S = 0.0145
+EMULATED = ("1f1b", "interleaved-1f1b", "zb-v", "custom")
+
+
+class Case(NamedTuple):
+    """A measured schedule, and the costs that predict it."""
+
+    name: str
+    steps: list[Timeline]
+    costs: Costs
+
+
+def custom(ranks: int, microbatches: int) -> Schedule:
+    """An order that no family makes: 1F1B with split backwards, each W two microbatches late."""
+    rows = []
+    for rank in range(ranks):
+        warm = min(microbatches, ranks - rank + 1)
+        row = [f"{rank}F{i}" for i in range(warm)]
+        for i in range(microbatches):
+            row.append(f"{rank}I{i}")
+            if i >= 2:
+                row.append(f"{rank}W{i - 2}")
+            if i + warm < microbatches:
+                row.append(f"{rank}F{i + warm}")
+        late = range(max(0, microbatches - 2), microbatches)
+        rows.append([*row, *(f"{rank}W{i}" for i in late)])
+    return Schedule.of(rows, name="custom")
+
+
+def measure_emulated(folder: Path, ranks: int, steps: int) -> None:
+    for name in EMULATED:
+        orders = [
+            custom(ranks, m) if name == "custom" else generate(name, ranks, m) for m in EMULATED_M
+        ]
+        stages = orders[0].num_stages
+        times = [[LEAST_S * UNEVEN[s % len(UNEVEN)]] * 3 for s in range(stages)]
+        target = f"unbubble.runtime.emulated:sleeping({json.dumps(times)})"
+        setups = [Setup(lowered(order), [1] * stages) for order in orders]
+        for m, ran in zip(EMULATED_M, launch(setups, target, steps), strict=True):
+            dump_recording(folder / f"emulated.{ranks}.{name}.{m}.json", ran.steps)
+
+
+def measure_real(folder: Path, steps: int) -> None:
+    for number, group in enumerate(GROUPS):
+        print(f"profiling before {', '.join(group)}", flush=True)
+        layers = profile(MODEL, rounds=12).costs
+        dump_costs(folder / f"profile.{number}.json", layers, rows="layers")
+        made = [(name, m) for name in group for m in REAL_M]
+        orders = [lowered(generate(name, 2, m)) for name, m in made]
+        setups = [Setup(order, SPLITS[order.num_stages]) for order in orders]
+        for (name, m), ran in zip(made, launch(setups, MODEL, steps), strict=True):
+            dump_recording(folder / f"real.{number}.{name}.{m}.json", ran.steps)
+
+
+def launch(setups: list[Setup], target: str, steps: int) -> list:
+    names = ", ".join(f"{s.schedule.name} m={s.schedule.microbatches}" for s in setups)
+    print(f"running {steps} steps of {names}", flush=True)
+    return run(setups, target, steps=steps, warmup=2, verify=False)
+
+
+def replayed(step: Timeline) -> Timeline:
+    """The step simulated from its own durations and transfers."""
+    schedule = step.schedule
+    nothing = Duration()
+    stage = StageCosts(forward=nothing, backward_input=nothing, backward_weight=nothing)
+    costs = Costs(stages=(stage,) * schedule.num_stages, unit="s", ticks_per_unit=10**9)
+    posted: dict[int, int] = {}
+    for codes, ends in zip(schedule.codes, step.ends, strict=True):
+        posted |= dict(zip(codes, ends, strict=True))
+    wire: dict[int, int] = {}
+    for transfer in step.transfers:
+        kind, stage_index, microbatch, _ = transfer.action
+        if kind is Kind.SEND_F:
+            user, receive = pack(Kind.F, stage_index + 1, microbatch), Kind.RECV_F
+        else:
+            user, receive = pack(Kind.B, stage_index - 1, microbatch), Kind.RECV_B
+        other = unpack(user).stage
+        ready = max(posted[pack(*transfer.action[:3])], posted[pack(receive, other, microbatch)])
+        wire[user] = transfer.end - ready
+    durations, lags = [], []
+    for codes, starts, ends in zip(schedule.codes, step.starts, step.ends, strict=True):
+        row = array("q", map(int.__sub__, ends, starts))
+        row[0] = ends[0]  # ranks do not begin at the same moment
+        durations.append(row)
+        lags.append(array("q", (wire.get(_as_full(code), 0) for code in codes)))
+    return simulate(schedule, costs, durations=durations, lags=lags)
+
+
+def _as_full(code: int) -> int:
+    """The code with an input gradient written as a full backward."""
+    action = unpack(code)
+    return pack(Kind.B if action.kind is Kind.I else action.kind, action.stage, action.microbatch)
+
+
+def load(folder: Path, pattern: str) -> dict[str, list[Timeline]]:
+    return {path.stem: load_recording(path) for path in sorted(folder.glob(pattern))}
+
+
+def emulated_cases(folder: Path) -> Iterator[Case]:
+    measured = load(folder, "emulated.*.json")
+    for name, steps in measured.items():
+        kind, ranks, schedule, m = name.split(".")
+        if int(m) != EMULATED_M[0]:
+            source = measured[f"{kind}.{ranks}.{schedule}.{EMULATED_M[0]}"]
+            yield Case(name, steps, observed_costs(source))
+
+
+def observed_cases(folder: Path) -> Iterator[Case]:
+    measured = load(folder, "real.*.json")
+    for name, steps in measured.items():
+        _, group, schedule, m = name.split(".")
+        for other in GROUPS[int(group)]:
+            for n in REAL_M:
+                if other != schedule and n != int(m):
+                    source = measured[f"real.{group}.{other}.{n}"]
+                    yield Case(f"{name} from {other}.{n}", steps, observed_costs(source))
+
+
+def solo_cases(folder: Path, factor: Fraction = Fraction(1)) -> Iterator[Case]:
+    for name, steps in load(folder, "real.*.json").items():
+        layers = load_costs(folder / f"profile.{name.split('.')[1]}.json")
+        costs = stage_costs(layers, SPLITS[steps[0].schedule.num_stages])
+        yield Case(name, steps, scaled(costs, factor))
+
+
+def factor_cases(folder: Path) -> Iterator[Case]:
+    reference = next(c for c in solo_cases(folder) if c.name == "real.0.1f1b.8")
+    factor = Fraction(step_time(reference.steps)).limit_denominator(10**6) / Fraction(
+        predicted(reference)
+    ).limit_denominator(10**6)
+    print(f"one factor: {float(factor):.4f}")
+    return (c for c in solo_cases(folder, factor) if c.name != reference.name)
+
+
+def scaled(costs: Costs, factor: Fraction) -> Costs:
+    return replace(costs, speed=dict.fromkeys(range(2), factor)) if factor != 1 else costs
+
+
+def step_time(steps: list[Timeline]) -> float:
+    return median(step.makespan for step in steps) / 1e9
+
+
+def predicted(case: Case) -> float:
+    order = lowered(compute_only(case.steps[0].schedule))
+    return predict(order, case.costs).makespan / case.costs.ticks_per_unit
+
+
+def noise(steps: list[Timeline]) -> float:
+    """How much the odd and the even steps differ."""
+    return abs(step_time(steps[::2]) / step_time(steps[1::2]) - 1)
+
+
+def table(folder: Path, verbose: bool) -> int:
+    """Print the table; 1 if a bar is missed or a row is not measured."""
+    everything = {
+        "emulated": emulated_cases,
+        "observed": observed_cases,
+        "solo": solo_cases,
+        "one factor": factor_cases,
+    }
+    rows: dict[str, list[tuple[str, float, float]]] = {"replay": []}
+    for path in sorted([*folder.glob("emulated.*.json"), *folder.glob("real.*.json")]):
+        steps = load_recording(path)
+        errors = [replayed(step).makespan / step.makespan - 1 for step in steps]
+        rows["replay"].append((path.stem, median(errors), 0.0))
+    for row, cases in everything.items():
+        if list(folder.glob("emulated.*.json" if row == "emulated" else "real.*.json")):
+            rows[row] = [
+                (case.name, predicted(case) / step_time(case.steps) - 1, noise(case.steps))
+                for case in cases(folder)
+            ]
+    missed = 0
+    print(f"{'prediction':12}{'cases':>6}{'rejected':>9}{'median':>9}{'worst':>9}   bar")
+    for row, found in rows.items():
+        kept = [abs(error) for _, error, noisy in found if noisy <= NOISY]
+        rejected = len(found) - len(kept)
+        bar = BARS[row]
+        verdict = "not measured: too noisy"
+        middle, worst = (median(kept), max(kept)) if kept else (float("nan"), float("nan"))
+        if kept and rejected <= MOST_REJECTED * len(found):
+            met = middle <= bar[0] and worst <= bar[1]
+            verdict = f"{bar[0]:.1%} / {bar[1]:.1%} {'met' if met else 'MISSED'}"
+            missed += not met
+        else:
+            missed += 1
+        print(f"{row:12}{len(found):6}{rejected:9}{middle:9.2%}{worst:9.2%}   {verdict}")
+        if verbose:
+            for name, error, noisy in found:
+                print(f"    {name:48}{error:+8.2%}   odd/even {noisy:.2%}")
+    return int(missed > 0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["measure", "table"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", choices=["emulated", "real"])
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("-v", "--verbose", action="store_true", help="every case")
+    options = parser.parse_args()
+    if options.what == "table":
+        return table(options.folder, options.verbose)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.only != "emulated":
+        measure_real(options.folder, options.steps)
+    if options.only != "real":
+        for ranks in (4, 8):
+            measure_emulated(options.folder, ranks, options.steps)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
