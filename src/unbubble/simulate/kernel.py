@@ -308,8 +308,8 @@ def link(
 
 
 def link_transfers(
-    codes, rank_start, rank_of, microbatches, up, down, lag_up, lag_down, channel, holds, tables,
-    sends, last, lane_start, needs, lag, duration, fault,
+    codes, rank_start, rank_of, microbatches, up, down, lag_up, lag_down, channel, stream_up,
+    stream_down, holds, tables, sends, last, lane_start, needs, lag, duration, fault,
 ):  # fmt: skip
     """Give every transfer its lane; returns the number of nodes of one transfer, −1 for a fault.
 
@@ -317,7 +317,8 @@ def link_transfers(
     · (LINK, PAIR, RANK) what the sender's did before · the send posted; the last takes the time on
     the wire. With `holds` both ranks stand still from posting to arrival: then the posts are lags
     behind the codes before them, and the send and the receive themselves end with the transfer.
-    `last` is scratch, −1 on entry: of ranks × ranks, for RANK of ranks.
+    `stream_up[s]` and `stream_down[s]` number the streams of stage s's rank to its neighbours'
+    ranks; `last` is scratch of one place a stream, −1 on entry.
     """
     ranks = len(rank_start) - 1
     size = len(rank_of) * microbatches
@@ -402,9 +403,7 @@ def link_transfers(
                 return -1
             if channel == 0 or (channel == 1 and kind & 1):
                 continue
-            key = rank
-            if channel < 3:
-                key = rank * ranks + rank_of[other]
+            key = stream_down[stage] if kind == 4 or kind == 7 else stream_up[stage]
             if last[key] >= 0:
                 # the receiver's stream (odd kinds) comes before the sender's
                 node = first + t * each + (1 if kind & 1 or channel == 1 else 2)

@@ -104,13 +104,21 @@ class Program:
             self._raise_fault(fault)
         self.lane_start = self.rank_start[:]
         if self.comms:
-            ranks = schedule.ranks
-            last = array("i", [-1]) * (ranks if costs.channel == "rank" else ranks * ranks)
+            streams: dict[tuple[int, ...], int] = {}
+
+            def stream(stage: int, other: int) -> int:
+                alone = costs.channel == "rank" or other < 0
+                ends = (rank_of[stage],) if alone else (rank_of[stage], rank_of[other])
+                return streams.setdefault(ends, len(streams))
+
+            stream_up = array("i", (stream(s, t) for s, t in enumerate(up)))
+            stream_down = array("i", (stream(s, t) for s, t in enumerate(down)))
             self.lane_start.extend(_zeros("i", found))
             if kernel.link_transfers(
                 self.codes, self.rank_start, rank_of, microbatches, up, down, lag_up, lag_down,
-                channel, self.held, tables, self.sends, last, self.lane_start, self.needs,
-                self.lag, self.duration, fault,
+                channel, stream_up, stream_down, self.held, tables, self.sends,
+                array("i", [-1]) * len(streams), self.lane_start, self.needs, self.lag,
+                self.duration, fault,
             ) < 0:  # fmt: skip
                 self._raise_fault(fault)
 

@@ -49,6 +49,9 @@ class Transfers(Sequence[Transfer]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __iter__(self) -> Iterator[Transfer]:
+        return iter(self._rows)
+
     def __eq__(self, other: object) -> bool:
         return self._rows == (other._rows if isinstance(other, Transfers) else other)
 
