@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from unbubble.schedule.check import check
     from unbubble.schedule.lowering import lower
     from unbubble.simulate import Deadlock, Timeline, simulate
+    from unbubble.simulate.critical import critical_path
+    from unbubble.simulate.jitter import jittered
+    from unbubble.simulate.whatif import what_ifs
 
 __version__ = "0.1.0"
 
@@ -44,11 +47,13 @@ _HOME = {
     "UnbubbleError": "errors",
     "attribute": "attribution",
     "check": "schedule.check",
+    "critical_path": "simulate.critical",
     "dump_costs": "costs_file",
     "dump_plan": "plan",
     "fastest": "partition",
     "format_csv": "schedule",
     "generate": "families",
+    "jittered": "simulate.jitter",
     "load_costs": "costs_file",
     "load_plan": "plan",
     "lower": "schedule.lowering",
@@ -57,6 +62,7 @@ _HOME = {
     "record": "runtime.record",
     "simulate": "simulate",
     "stage_costs": "partition",
+    "what_ifs": "simulate.whatif",
 }
 
 __all__ = [
@@ -78,11 +84,13 @@ __all__ = [
     "UnbubbleError",
     "attribute",
     "check",
+    "critical_path",
     "dump_costs",
     "dump_plan",
     "fastest",
     "format_csv",
     "generate",
+    "jittered",
     "load_costs",
     "load_plan",
     "lower",
@@ -91,6 +99,7 @@ __all__ = [
     "record",
     "simulate",
     "stage_costs",
+    "what_ifs",
 ]
 
 
