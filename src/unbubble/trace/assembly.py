@@ -14,6 +14,7 @@ from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.placement import infer
 from unbubble.simulate import Timeline, Transfer
 from unbubble.trace.clocks import Clocks, Order, align
+from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import (
@@ -88,14 +89,8 @@ def assemble(
             _transfer_orders(found) or _action_orders(rows, schedule.placement),
             same_clock=len(hosts) == 1 and hosts != {""},
         )
-        if clocks.contradiction > 0:
-            unknown.append(
-                f"clocks: effects precede their causes by up to {clocks.contradiction} ns, so the "
-                "times of different ranks are only that good against each other"
-            )
-        if clocks.uncertainty is None:
-            unknown.append("clocks: nothing that was sent bounds the clock of some rank")
         timeline = _timeline(schedule, rows, observed, transfers(found, clocks.offsets), clocks)
+        unknown += doubts(timeline, observed, found, clocks)
         if not found and len(rows) > 1 and not silent:
             unknown.append("transfers: no send could be paired with its receive")
     except (Missing, InputError) as reason:

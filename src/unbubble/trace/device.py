@@ -31,6 +31,7 @@ class DeviceStep:
         kernels = trace.kernels
         first = bisect_left(kernels, window.begin, key=_launched)
         last = bisect_left(kernels, window.end, key=_launched)
+        self.trace = trace
         self.window = window
         self.kernels = kernels[first:last]
         self.marks = starting_in(trace.marks, window)
@@ -47,11 +48,22 @@ class DeviceStep:
         high = bisect_left(self.kernels, interval[1], key=_launched)
         return self.kernels[low:high]
 
+    def gaps(self, ranges: Sequence[tuple[Interval, Named]]) -> list[str]:
+        """Kernels and launches of the step that lack each other, in words."""
+        found = []
+        if loose := sum(not kernel.linked for kernel in self.kernels):
+            found.append(f"kernels: {loose} have no launch in the trace and belong to no action")
+        idle = self.trace.idle_launches
+        lost = sum(bisect_left(idle, b) - bisect_left(idle, a) for (a, b), _ in ranges)
+        if lost:
+            found.append(f"kernels: {lost} that actions launched are not in the trace")
+        return found
+
     def actions(self, ranges: Sequence[tuple[Interval, Named]]) -> tuple[list[Seen], list[str]]:
         """The compute actions by their first kernel; and those that launched none."""
         found, idle = [], []
         for interval, (action, _) in ranges:
-            kernels = [k for k in self.launched_in(interval) if k.kind != P2P]
+            kernels = [k for k in self.launched_in(interval) if k.kind != P2P and k.linked]
             seen = _seen(action, kernels)
             if seen is None:
                 idle.append(str(action))

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
+from math import nan
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,15 +50,15 @@ class Args(msgspec.Struct, gc=False, rename={
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` in microseconds."""
+    """One event; `ts` and `dur` in microseconds, not a number where they are absent."""
 
     ph: str = ""
     cat: str = ""
     name: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
-    pid: Any = 0
-    tid: Any = 0
+    ts: float = nan
+    dur: float = nan
+    pid: Any = None
+    tid: Any = None
     id: Any = None
     args: Args | None = None
 

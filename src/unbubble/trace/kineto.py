@@ -63,34 +63,43 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
     for event in events:
         category = wanted.get(event.cat)
         if category is None:
+            if event.ph == "X" and not (event.cat and event.name):
+                trace.left_out += 1
             continue
         ts, dur = event.ts, event.dur
+        if category == _FLOW:
+            if event.ph in ("s", "f") and -MAX_US < ts < MAX_US:
+                trace.flows[event.ph != "s"][_hashable(event.id)] = round(ts * 1000)
+            else:
+                trace.left_out += 1
+            continue
+        if event.ph != "X" or event.tid is None or not event.name:
+            trace.left_out += 1
+            continue
         if not (-MAX_US < ts < MAX_US and 0 <= dur < MAX_US):
             raise InputError(
                 f"{trace.source}: {event.name[:40]!r} has ts {ts:g} and dur {dur:g}; a time in µs "
                 "was expected, and a dur of at least 0"
             )
-        start = round(ts * 1000)
-        if category == _FLOW:
-            trace.flows[event.ph != "s"][_hashable(event.id)] = start
-        elif event.ph == "X":
-            end = start + round(dur * 1000)
-            if category == _OP:
-                trace.add_op(_hashable(event.tid), start, end, event.name)
-            elif category == _KERNEL:
-                args = event.args
-                collective = args.collective if args is not None else None
-                if isinstance(collective, str):
-                    kind = P2P if collective in _P2P_WORDS else COLLECTIVE
-                elif (kind := kinds.get(event.name, -1)) < 0:
-                    kind = kinds[event.name] = kernel_kind(event.name)
-                trace.launched.append((start, end, kind, args and args.correlation))
-            elif category == _MARK:
-                trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
-            elif "aunch" in event.name or "Mem" in event.name:
-                correlation = event.args and event.args.correlation
-                if isinstance(correlation, int):
-                    trace.launches[correlation] = start
+        start, end = round(ts * 1000), round(ts * 1000) + round(dur * 1000)
+        if category == _OP:
+            trace.add_op(_hashable(event.tid), start, end, event.name)
+        elif category == _KERNEL:
+            args = event.args
+            collective = args.collective if args is not None else None
+            if isinstance(collective, str):
+                kind = P2P if collective in _P2P_WORDS else COLLECTIVE
+            elif (kind := kinds.get(event.name, -1)) < 0:
+                kind = kinds[event.name] = kernel_kind(event.name)
+            trace.launched.append((start, end, kind, args and args.correlation))
+        elif category == _MARK:
+            trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
+        elif "aunch" in event.name or "Mem" in event.name:
+            correlation = event.args and event.args.correlation
+            if isinstance(correlation, int):
+                trace.launches[correlation] = start
+                if "aunch" not in event.name:
+                    trace.copies.add(correlation)
 
 
 def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:

@@ -66,7 +66,7 @@ def is_optimizer(name: str) -> bool:
 
 _COLLECTIVE_KERNELS = re.compile(
     r"nccl|rccl|msccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|"
-    r"deep_?ep|cross_device_reduce|Memcpy PtoP|Memcpy P2P|gloo:|mpi:|ucc:",
+    r"deep_?ep|cross_device_reduce|Memcpy PtoP|Memcpy P2P",
     re.IGNORECASE,
 )
 

@@ -28,6 +28,10 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     halves: list[HalfTransfer]
     sends: list[HalfTransfer]
     receives: list[HalfTransfer]
+    if trace.left_out and ranges:
+        unknown.append(
+            f"events: {trace.left_out} are left out, for want of a name, category, phase or thread"
+        )
     if trace.launched:
         on_device = DeviceStep(trace, window)
         actions, idle = on_device.actions(ranges)
@@ -36,6 +40,8 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         halves, sends, receives, reason = on_device.halves()
         if reason:
             unknown.append(f"transfers: {reason} cannot be told")
+        if ranges:
+            unknown += on_device.gaps(ranges)
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
     else:
         actions = on_host.actions(ranges)

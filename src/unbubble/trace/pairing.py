@@ -35,8 +35,8 @@ def name_in_order(
     given, needed = [], []
     for seen in actions:
         for part in seen.action.parts:
-            given += list(_sends(part, placement))
-            needed += list(_receives(part, placement))
+            given += list(wanted_sends(part, placement))
+            needed += list(wanted_receives(part, placement))
     if (len(given), len(needed)) != (len(sends), len(receives)):
         return [], (
             f"{len(sends)} sends and {len(receives)} receives where the order of actions has "
@@ -46,7 +46,8 @@ def name_in_order(
     return named + [half._replace(action=a) for half, a in zip(receives, needed, strict=True)], ""
 
 
-def _sends(action: Action, placement: Placement) -> Iterator[Action]:
+def wanted_sends(action: Action, placement: Placement) -> Iterator[Action]:
+    """What an action makes that another rank needs."""
     stage = action.stage
     if action.kind is Kind.F and _remote(stage, stage + 1, placement):
         yield Action(Kind.SEND_F, stage, action.microbatch)
@@ -54,7 +55,8 @@ def _sends(action: Action, placement: Placement) -> Iterator[Action]:
         yield Action(Kind.SEND_B, stage, action.microbatch)
 
 
-def _receives(action: Action, placement: Placement) -> Iterator[Action]:
+def wanted_receives(action: Action, placement: Placement) -> Iterator[Action]:
+    """What an action needs that another rank makes."""
     stage = action.stage
     if action.kind is Kind.F and _remote(stage, stage - 1, placement):
         yield Action(Kind.RECV_F, stage, action.microbatch)

@@ -26,6 +26,9 @@ from unbubble.trace.names import (
 )
 from unbubble.trace.observed import Busy
 
+MUCH_LATER_NS = 10_000_000
+"""How much the clocks of host and device may differ."""
+
 
 class Mark(NamedTuple):
     """A range on a host thread; times in ns from the file's base."""
@@ -51,12 +54,13 @@ Timed = TypeVar("Timed", Mark, Op)
 
 
 class Kernel(NamedTuple):
-    """Device work; `launched` is the host's launch of it (its own start where that is unknown)."""
+    """Device work; `launched` is the host's launch of it, or its own start if not `linked`."""
 
     start: int
     end: int
     kind: int
     launched: int
+    linked: bool
 
 
 class Window(NamedTuple):
@@ -83,9 +87,13 @@ class RankTrace:
         self.flows: tuple[dict[Any, int], dict[Any, int]] = {}, {}
         """By id, when the forward operations ran and when the backward ones that they link to."""
         self.launches: dict[int, int] = {}
-        """By correlation, when the host launched a kernel."""
+        """By correlation, when the host launched a kernel or asked for a copy."""
+        self.copies: set[int] = set()
+        """The correlations that may have no device work: copies, and questions about memory."""
         self.launched: list[tuple[int, int, int, Any]] = []
         """Start, end, kind and correlation of every kernel."""
+        self.left_out = 0
+        """Events that lack a name, a category, a phase or a thread."""
 
     def add_op(self, thread: Any, start: int, end: int, name: str) -> None:
         """Take an operation, unless it stands within the one before."""
@@ -104,11 +112,21 @@ class RankTrace:
         launches = self.launches
         found = []
         for start, end, kind, correlation in self.launched:
-            launched = launches.get(correlation, start) if isinstance(correlation, int) else start
+            launch = launches.get(correlation) if isinstance(correlation, int) else None
+            if launch is not None and launch > start + MUCH_LATER_NS:
+                launch = None  # it cannot be its launch
+            launched = start if launch is None else launch
             if kind == P2P and self._within_collective(launched):
                 kind = COLLECTIVE
-            found.append(Kernel(start, end, kind, launched))
+            found.append(Kernel(start, end, kind, launched, launch is not None))
         return sorted(found, key=lambda kernel: (kernel.launched, kernel.start))
+
+    @cached_property
+    def idle_launches(self) -> list[int]:
+        """When the host launched kernels that are not in the trace, ascending."""
+        ran = {correlation for *_, correlation in self.launched if isinstance(correlation, int)}
+        missing = self.launches.keys() - ran - self.copies
+        return sorted(self.launches[correlation] for correlation in missing)
 
     def _within_collective(self, launched: int) -> bool:
         """Whether a collective launched it: all-to-all is made of sends and receives."""

@@ -1,0 +1,98 @@
+"""Doubts: what in a joined step cannot be as the traces say, so that no figure goes by in silence.
+
+A trace may lose single events, its clocks may drift, files of two runs may lie in one folder. Such
+a step still adds up; what is odd about it is put into words.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from unbubble.action import Action, Kind
+from unbubble.simulate import Timeline
+from unbubble.trace.clocks import Clocks
+from unbubble.trace.observed import Observed
+from unbubble.trace.pairing import Pair, wanted_sends
+
+NOTICEABLE = 100
+"""A share of the step: what contradicts by less than a hundredth of it is the precision."""
+PRECISION_NS = 200_000
+
+
+def doubts(
+    timeline: Timeline, observed: Sequence[Observed], found: Sequence[Pair], clocks: Clocks
+) -> Iterator[str]:
+    """Every oddity, in words."""
+    length = timeline.finish - timeline.begin
+    slack = max(length // NOTICEABLE, PRECISION_NS) + 2 * (clocks.uncertainty or 0)
+    if clocks.contradiction > 0:
+        yield (
+            f"clocks: effects precede their causes by up to {clocks.contradiction} ns; times of "
+            "different ranks are only that good against each other"
+        )
+    if clocks.uncertainty is None:
+        yield "clocks: nothing that was sent bounds the clock of some rank"
+    hosts = {one.host for one in observed}
+    apart = max(map(abs, clocks.offsets), default=0)
+    if len(hosts) == 1 and hosts != {""} and apart > slack:
+        yield (
+            f"clocks: the traces are of one machine and yet {apart / 1e9:.3g} s apart; are they of "
+            "one run?"
+        )
+    if found:
+        yield from _absent(timeline, found)
+    yield from _order(timeline, slack)
+
+
+def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:
+    """Transfers that must have been and of which some end is in no trace."""
+    seen = {send.action for _, send, _, _ in found}
+    absent = [
+        send
+        for rank in range(timeline.ranks)
+        for event in timeline.events(rank)
+        for part in event.action.parts
+        for send in wanted_sends(part, timeline.schedule.placement)
+        if send not in seen
+    ]
+    if absent:
+        yield (
+            f"transfers: {len(absent)} of {len(absent) + len(seen)} lack an end, as {absent[0]}; a "
+            "wait for it may be counted as compute"
+        )
+
+
+def _order(timeline: Timeline, slack: int) -> Iterator[str]:
+    """Actions that overlap on their rank, and actions before the one that makes their input."""
+    ends: dict[Action, int] = {}
+    overlaps, early = [], []
+    for rank in range(timeline.ranks):
+        before = None
+        for event in timeline.events(rank):
+            for part in event.action.parts:
+                ends[_output(part)] = event.end
+            if event.action.is_compute:
+                if before is not None and before.end - event.start > slack:
+                    overlaps.append((before.action, event.action))
+                before = event
+    placement = timeline.schedule.placement
+    for rank in range(timeline.ranks):
+        for event in timeline.events(rank):
+            for part in event.action.parts:
+                if part.kind not in (Kind.F, Kind.B, Kind.I):
+                    continue
+                forward = part.kind is Kind.F
+                if placement.is_first(part.stage) if forward else placement.is_last(part.stage):
+                    continue
+                maker = _output(part._replace(stage=part.stage + (-1 if forward else 1)))
+                if maker in ends and ends[maker] - event.start > slack:
+                    early.append((part, maker))
+    if overlaps:
+        first, second = overlaps[0]
+        yield f"order: {len(overlaps)} actions of a rank overlap, as {first} and {second}"
+    if early:
+        part, maker = early[0]
+        yield f"order: {len(early)} actions begin before their input is made, as {part} and {maker}"
+
+
+def _output(action: Action) -> Action:
+    """The action that stands for what an F, B or I makes."""
+    return action._replace(kind=Kind.B) if action.kind is Kind.I else action
