@@ -104,10 +104,16 @@ def test_the_fewest_forwards_ahead_that_keep_the_idle_time_within_an_allowance()
     costs = Costs.uniform(linear(3), forward=2, backward_input=2, p2p=1)
     way = ahead.way_of(3, costs)
     assert way == ([2, 2, 2], [2, 2, 2], [0, 1, 1], [1, 1, 0])
-    assert ahead.fewest(way, 9, 9, 0) == ([7, 4, 1], 0)
-    assert ahead.fewest(way, 9, 9, 4) == ([5, 2, 1], 4)
-    assert ahead.fewest(way, 9, 4, 0) == ([4, 3, 1], 6)
-    assert ahead.fewest(way, 2, 9, 0)[0] == [2, 2, 1]
+    assert ahead.fewest(way, 9, 9, 0) == [7, 4, 1]
+    assert ahead.fewest(way, 9, 9, 4) == [5, 2, 1]
+    assert ahead.fewest(way, 9, 4, 0) == [4, 4, 1]
+    assert ahead.fewest(way, 2, 9, 0) == [2, 2, 1]
+
+
+def test_ranks_are_further_ahead_than_the_next_unless_they_hold_all_microbatches():
+    assert ahead.descending([4, 4, 1], 1, 9) == [4, 3, 1]
+    assert ahead.descending([4, 4, 4, 1], 2, 9) == [4, 2, 1, 1]
+    assert ahead.descending([4, 4, 1], 1, 4) == [4, 4, 1]
 
 
 class Counted(Frame):

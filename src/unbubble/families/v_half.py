@@ -10,9 +10,13 @@ A building block repeated every six slots: on the way there a microbatch spends 
 rank, on the way back one, so that the two stages of a rank live equally long in sum on all ranks.
 """
 
+from dataclasses import replace
+
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
-from unbubble.packing.building_block import Slots, build
+from unbubble.packing.building_block import Slots, repeat
+from unbubble.packing.fitting import fitted
+from unbubble.packing.memory import whole
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import v_shape
 
@@ -26,7 +30,9 @@ def order(
         Slots(2 * r, 3 * p - 2 - r, 3 * p - 1 + pause + 2 * r, 6 * p - 2 + pause - r)
         for r in range(p)
     ]
-    return build(block, microbatches, (p + 2) // 2, costs, "v-half")
+    placement = v_shape(p)
+    rows, memory = repeat(block, microbatches), whole(placement, (p + 2) // 2)
+    return replace(fitted(rows, placement, memory, costs), name="v-half")
 
 
 FAMILY = Family(

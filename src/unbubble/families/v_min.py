@@ -11,9 +11,13 @@ so that activations live as briefly as they can. Times other than F = I = W open
 than in V-Half, because there is no slack between the actions.
 """
 
+from dataclasses import replace
+
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
-from unbubble.packing.building_block import Slots, build
+from unbubble.packing.building_block import Slots, repeat
+from unbubble.packing.fitting import fitted
+from unbubble.packing.memory import whole
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import v_shape
 
@@ -24,7 +28,9 @@ def order(
     """The block's slots; where 3 divides p, a pause keeps the backward off the forward's slots."""
     p, pause = ranks, 0 if ranks % 3 else 2
     block = [Slots(r, 2 * p - 1 - r, 2 * p + pause + r, 4 * p - 1 + pause - r) for r in range(p)]
-    return build(block, microbatches, (p + 4) // 3, costs, "v-min")
+    placement = v_shape(p)
+    rows, memory = repeat(block, microbatches), whole(placement, (p + 4) // 3)
+    return replace(fitted(rows, placement, memory, costs), name="v-min")
 
 
 FAMILY = Family(

@@ -20,12 +20,13 @@ rank 1  . . 0 0 0 0 1 1 1 1 a a A 2 2 a a A 2 2 b b b b c c c c B B C C
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 from unbubble.action import Kind, pack
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
-from unbubble.packing.filling import best, refilled
+from unbubble.packing.fitting import fitted
 from unbubble.packing.memory import whole
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import v_shape
@@ -40,7 +41,8 @@ def zb_v(
     schedule = Schedule.of_codes(rows, placement, name="zb-v")
     if costs is None:
         return schedule
-    return best((schedule, refilled(schedule, costs, whole(placement, ranks))), costs)
+    adapted = fitted(rows, placement, whole(placement, ranks), costs, schedule)
+    return replace(adapted, name="zb-v")
 
 
 def zbv_zero_bubble(

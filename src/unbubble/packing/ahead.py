@@ -42,13 +42,25 @@ def orders(ranks: int, microbatches: int, room: int, costs: Costs) -> Iterator[l
     seen: list[list[int]] = []
     for part in range(PARTS, 0, -1):
         allowance = max(way.forwards) * part // PARTS
-        counts, idle = fewest(way, microbatches, room, allowance)
-        # where memory makes one rank wait longer, the others may wait as long
-        relaxed, _ = fewest(way, microbatches, room, max(allowance, idle))
-        for ahead in (counts, relaxed):
+        counts = fewest(way, microbatches, room, allowance)
+        for fewer in (2, 1):
+            ahead = descending(counts, fewer, microbatches)
             if ahead not in seen:
                 seen.append(ahead)
                 yield [in_turn_after(n, rank, microbatches) for rank, n in enumerate(ahead)]
+
+
+def descending(counts: list[int], fewer: int, microbatches: int) -> list[int]:
+    """The counts, made lower where a rank is not so many fewer ahead than the one before.
+
+    A rank whose microbatches must be back by the time that the next one is sent can be 1 fewer
+    ahead; with 2 there is time for the way there and back, once the room is what limits the count.
+    """
+    ahead = counts[:1]
+    for count in counts[1:]:
+        limit = microbatches if ahead[-1] == microbatches else max(1, ahead[-1] - fewer)
+        ahead.append(min(count, limit))
+    return ahead
 
 
 def in_turn_after(ahead: int, rank: int, microbatches: int) -> "array[int]":
@@ -57,13 +69,13 @@ def in_turn_after(ahead: int, rank: int, microbatches: int) -> "array[int]":
     return array_of(forwards[:ahead], weave((inputs, 0), (forwards[ahead:], 0)))
 
 
-def fewest(way: Way, microbatches: int, room: int, allowance: int) -> tuple[list[int], int]:
+def fewest(way: Way, microbatches: int, room: int, allowance: int) -> list[int]:
     """The fewest forwards ahead that keep each rank's idle time before its first gradient within
-    the allowance, and the longest idle time: it is longer where the room does not suffice."""
+    the allowance, as far as the room suffices."""
     ranks = len(way.forwards)
     begins = accumulate(f + lag for f, lag in zip([0, *way.forwards], way.up, strict=False))
     pace = accumulate(way.forwards, max)  # forwards come no faster than the slowest rank sends them
-    counts, longest, gradient, after = [0] * ranks, 0, 0, 0
+    counts, gradient, after = [0] * ranks, 0, 0
     for rank, begin, step in reversed(list(zip(range(ranks), begins, pace, strict=True))):
         first = begin + way.forwards[rank]
         gradient = first if rank == ranks - 1 else gradient + way.down[rank]
@@ -71,12 +83,8 @@ def fewest(way: Way, microbatches: int, room: int, allowance: int) -> tuple[list
         # a rank that is no further ahead than the next would have nothing for it to do
         counts[rank] = after = min(max(1 + wanted, 1 + after), microbatches, room)
         end = first + (counts[rank] - 1) * step
-        longest = max(longest, gradient - end)
         gradient = max(gradient, end) + way.inputs[rank]
-    for rank in range(1, ranks):
-        if counts[rank - 1] < microbatches:
-            counts[rank] = min(counts[rank], max(1, counts[rank - 1] - 1))
-    return counts, longest
+    return counts
 
 
 def way_of(ranks: int, costs: Costs) -> Way:

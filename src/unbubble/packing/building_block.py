@@ -13,12 +13,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from unbubble.action import Kind, pack
-from unbubble.costs import Costs
-from unbubble.packing.backfill import backfill, late_weights
-from unbubble.packing.filling import best, refilled
-from unbubble.packing.memory import whole
-from unbubble.schedule.order import Schedule
-from unbubble.schedule.placement import v_shape
 
 PERIOD = 6
 
@@ -48,21 +42,3 @@ def repeat(block: Sequence[Slots], microbatches: int) -> list["array[int]"]:
         )
         rows.append(array("q", [code for _, code in timed]))
     return rows
-
-
-def build(
-    block: Sequence[Slots], microbatches: int, room: int, costs: Costs | None, name: str
-) -> Schedule:
-    """The schedule of a block for the given times (None: all equal), with at most `room`
-    microbatches on a rank, each stage's held whole until its W.
-
-    In the order of the slots, W as late as memory allows; then whatever can run where a rank would
-    wait does; then the W once more, if placing them for the times is shorter.
-    """
-    placement = v_shape(len(block))
-    costs = costs or Costs.uniform(placement)
-    memory = whole(placement, room)
-    rows = late_weights(repeat(block, microbatches), memory)
-    rows = backfill(Schedule.of_codes(rows, placement), costs, memory)
-    schedule = Schedule.of_codes(rows, placement, name=name)
-    return best((schedule, refilled(schedule, costs, memory)), costs)

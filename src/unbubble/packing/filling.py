@@ -139,10 +139,8 @@ def shortest(frames: Iterable[Frame]) -> Filled:
 
 def refilled(schedule: Schedule, costs: Costs, memory: Memory) -> Schedule:
     """The shortest filling of a schedule's F and I."""
-    rows = [
-        array("q", [code for code in row if code & KIND_MASK != Kind.W]) for row in schedule.codes
-    ]
-    return shortest([Frame(rows, schedule.placement, costs, memory)]).schedule(schedule.name)
+    frame = Frame(without_weights(schedule.codes), schedule.placement, costs, memory)
+    return shortest([frame]).schedule(schedule.name)
 
 
 def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:
@@ -153,6 +151,11 @@ def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:
         return timeline.span, timeline.makespan
 
     return min(schedules, key=length)
+
+
+def without_weights(rows: Iterable["array[int]"]) -> list["array[int]"]:
+    """The F and I of every row."""
+    return [array("q", [c for c in row if c & KIND_MASK != Kind.W]) for row in rows]
 
 
 def weights_of(row: "array[int]") -> "array[int]":

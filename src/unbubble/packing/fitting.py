@@ -1,0 +1,36 @@
+"""Fitting: the shortest of a few schedules that are made for given times from one order."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from unbubble.costs import Costs
+from unbubble.packing.backfill import backfill, late_weights
+from unbubble.packing.filling import best, refilled, without_weights
+from unbubble.packing.memory import Memory
+from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import Placement
+
+if TYPE_CHECKING:
+    from array import array
+
+
+def fitted(
+    rows: Sequence["array[int]"],
+    placement: Placement,
+    memory: Memory,
+    costs: Costs | None,
+    *also: Schedule,
+) -> Schedule:
+    """The shortest by span, for the costs (None: all times equal), of the schedules `also` and of
+    those made from the F and I of the rows:
+
+    1. with W as late as memory allows;
+    2. that backfilled, for the costs and for equal times;
+    3. all of these, and `also`, with their W placed anew.
+    """
+    equal = Costs.uniform(placement)
+    start = Schedule.of_codes(late_weights(without_weights(rows), memory), placement)
+    times = [equal] if costs is None else [costs, equal]
+    packed = [Schedule.of_codes(backfill(start, t, memory), placement) for t in times]
+    orders = [*also, *packed, start]
+    return best((*orders, *(refilled(order, times[0], memory) for order in orders)), times[0])
