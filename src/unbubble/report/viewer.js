@@ -106,7 +106,7 @@ export async function mount(host, first) {
   spoken.setAttribute("aria-live", "polite");
   const context = canvas.getContext("2d");
 
-  let data, lines = [], rows = [], whole = 1, gutter = 0, width = 0, height = 0;
+  let data, colors = [], lines = [], rows = [], whole = 1, gutter = 0, width = 0, height = 0;
   let left = 0, span = 1;        // the visible window, in the shown unit
   let hovered = null;            // {line, rank, index}
   let waiting = 0;               // the animation frame asked for
@@ -119,6 +119,7 @@ export async function mount(host, first) {
     if (turn !== asked) return;    // a later call was faster
     data = next;
     lines = decoded;
+    colors = data.kinds.map((name) => data.shades[name]);
     whole = Math.max(...lines.map((line) => line.whole), 1e-12);
     hovered = null;
     tip.hidden = true;
@@ -226,41 +227,44 @@ export async function mount(host, first) {
   // The actions begin … end − 1 of a row; those thinner than a pixel share one. Boxes are painted
   // colour by colour: setting a colour costs more than a box.
   function drawActions(row, begin, end, size, clip, look) {
-    const { line, y, height: tall } = row, scale = line.per_unit;
-    const last = (left + span) / scale;
-    const boxes = new Map(), labels = [];
+    const { line, y, height: tall } = row;
+    const { start, duration, kind, chunk, flags, microbatch } = line;
+    const perTick = line.per_unit / span * (width - gutter - PAD);
+    const origin = gutter - left / line.per_unit * perTick;
+    const last = (left + span) / line.per_unit;
+    const boxes = [], labels = [];
     let painted = -1;
-    for (let at = visibleFrom(line, begin, end); at < end && line.start[at] <= last; at++) {
-      if (!line.duration[at]) continue;
-      const from = toX(line.start[at] * scale), to = toX((line.start[at] + line.duration[at]) * scale);
-      if (to <= gutter) continue;
-      const shades = data.shades[data.kinds[line.kind[at]]];
-      const color = shades ? shades[line.chunk[at]] : data.other;
-      const half = line.flags[at] & (UPPER | LOWER);
+    for (let at = visibleFrom(line, begin, end); at < end && start[at] <= last; at++) {
+      const from = origin + start[at] * perTick, wide = duration[at] * perTick;
+      if (wide === 0 || from + wide <= gutter) continue;
+      const half = flags[at] & (UPPER | LOWER);
+      let a, b;
+      if (wide < 1.5) {
+        const pixel = Math.floor(from);
+        if (pixel === painted && !half) continue;
+        painted = pixel;
+        a = clip(pixel);
+        b = a + 1;
+      } else {
+        a = clip(from);
+        b = Math.max(clip(from + wide) - (wide > 5 ? 1 : 0), a + 0.5);
+      }
       const own = half ? tall / 2 : tall;
       const top = half === LOWER ? y + own : y;
-      let a = clip(from), b = clip(to) - (to - from > 5 ? 1 : 0);
-      if (to - from < 1.5) {
-        if (Math.floor(from) === painted && !half) continue;
-        painted = Math.floor(from);
-        a = clip(painted);
-        b = a + 1;
-      }
-      if (!boxes.has(color)) boxes.set(color, []);
-      boxes.get(color).push(a, top, Math.max(b - a, 0.5), own);
-      if (!shades || b - a < 8 || line.microbatch[at] < 0) continue;
-      const text = String(line.microbatch[at]);
+      (boxes[kind[at] * 4 + chunk[at]] ??= []).push(a, top, b - a, own);
+      if (b - a < 8 || microbatch[at] < 0 || !colors[kind[at]]) continue;
+      const text = String(microbatch[at]);
       const room = (b - a - 2) / (text.length * 0.62);
       const letters = Math.floor(Math.min(half ? Math.min(size, own - 1) : size, room));
       if (letters < 8) continue;
-      labels.push([text, (a + b) / 2, top + own / 2 + letters * 0.36, letters, line.chunk[at] % 2]);
+      labels.push([text, (a + b) / 2, top + own / 2 + letters * 0.36, letters, chunk[at] % 2]);
     }
-    for (const [color, found] of boxes) {
-      context.fillStyle = color;
+    boxes.forEach((found, key) => {
+      context.fillStyle = colors[key >> 2]?.[key & 3] ?? data.other;
       for (let i = 0; i < found.length; i += 4) {
         context.fillRect(found[i], found[i + 1], found[i + 2], found[i + 3]);
       }
-    }
+    });
     context.textAlign = "center";
     let font = 0;
     for (const [text, x, middle, letters, ink] of labels) {
