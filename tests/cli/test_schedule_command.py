@@ -52,6 +52,17 @@ def test_export_prints_what_it_would_write(run, tmp_path):
     assert lowered.splitlines()[0] == "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1"
 
 
+def test_a_file_gets_its_receives_posted_anew(run, tmp_path):
+    path = tmp_path / "theirs.csv"
+    run("export", "interleaved-1f1b", "-p", 2, "-m", 4, "--with-comms", "-o", path)
+    _, again, _ = run("export", path, "--with-comms", "--receive", "smart")
+    _, smart, _ = run(
+        "export", "interleaved-1f1b", "-p", 2, "-m", 4, "--with-comms", "--receive", "smart"
+    )
+    assert again == smart != path.read_text()
+    assert run("export", path)[1] == run("export", "interleaved-1f1b", "-p", 2, "-m", 4)[1]
+
+
 def test_faults_are_a_verdict_with_the_grid_marked(run, tmp_path):
     path = tmp_path / "order.csv"
     path.write_text("0F0,0F1,0B0,0B1\n1F1,1B0,1B1\n")

@@ -16,7 +16,7 @@ from unbubble.families import families, family, generate
 from unbubble.files import read_text, write_text
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
-from unbubble.schedule.lowering import RECEIVES, lower
+from unbubble.schedule.lowering import RECEIVES, compute_only, lower
 from unbubble.schedule.pytorch_csv import parse_rows
 from unbubble.schedule.rules import positions
 from unbubble.schedule.whole_stage import for_pytorch
@@ -85,8 +85,8 @@ def show(
 @click.option(
     "--receive",
     type=click.Choice(RECEIVES),
-    help="When a receive is posted [early]: with its send, as PyTorch does; right before its "
-    "use; or when its data are about to be sent.",
+    help="When receives are posted [early]: with the send, as PyTorch does; right before the use; "
+    "when the data are about to be sent; the same where transfers hold their ranks.",
 )
 @click.option(
     "--plain", is_flag=True, help="Sends and receives only, without UNSHARD, RESHARD, REDUCE_GRAD."
@@ -104,9 +104,10 @@ def export(
 ) -> None:
     """Write SCHEDULE, a name or a file, as the CSV that PyTorch's runtime loads.
 
-    Without --with-comms it is loaded with format="compute_only", with it as "compute_comms".
+    Without --with-comms it is loaded with format="compute_only", with it as "compute_comms". A
+    file's own sends and receives are taken out first.
     """
-    order = _schedule(schedule, ranks, microbatches, virtual)
+    order = compute_only(_schedule(schedule, ranks, microbatches, virtual))
     if (receive or plain) and not with_comms:
         raise InputError(
             "--receive and --plain say how sends and receives are put in; they need --with-comms"
