@@ -1,6 +1,7 @@
 """The tail of a step: gradient reduction, clipping over all ranks, optimizer."""
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, pack
@@ -16,35 +17,38 @@ def with_tail(schedule: Schedule, costs: Costs) -> Schedule:
 
     At the end of every rank's order: a REDUCE_GRAD of each of its stages, then one CLIP and one
     OPTIMIZER, named by the rank's first stage. With `overlap_reduce` a stage's reduction stands
-    behind its last backward instead and runs beside what follows. A schedule that has a tail is
-    left as it is.
+    behind its last backward instead and runs beside what follows. What the schedule holds already
+    is not added again.
     """
     tail = costs.tail
-    if not (tail.reduce or tail.clip or tail.optimizer) or _has_tail(schedule):
+    times = {Kind.REDUCE_GRAD: tail.reduce, Kind.CLIP: tail.clip, Kind.OPTIMIZER: tail.optimizer}
+    if not any(times.values()):
+        return schedule
+    held = {code & KIND_MASK for row in schedule.codes for code in row}
+    missing = {kind for kind, time in times.items() if time and kind not in held}
+    if not missing:
         return schedule
     rows = []
     for rank, codes in enumerate(schedule.codes):
-        stages = schedule.placement.stages_of(rank)
+        stage = schedule.placement.stages_of(rank)[0]
         row = codes[:]
-        if tail.reduce:
+        if Kind.OPTIMIZER in missing:
+            row.append(pack(Kind.OPTIMIZER, stage))
+        if Kind.CLIP in missing:
+            row.insert(_first(row, (Kind.OPTIMIZER,)), pack(Kind.CLIP, stage))
+        if Kind.REDUCE_GRAD in missing:
             last = _last_backward(codes)
-            late_first = sorted(last, key=last.__getitem__, reverse=True)
-            for stage in late_first:
-                at = last[stage] + 1 if tail.overlap_reduce else len(codes)
-                row.insert(at, pack(Kind.REDUCE_GRAD, stage))
-        if tail.clip:
-            row.append(pack(Kind.CLIP, stages[0]))
-        if tail.optimizer:
-            row.append(pack(Kind.OPTIMIZER, stages[0]))
+            end = _first(row, (Kind.CLIP, Kind.OPTIMIZER))
+            for late in sorted(last, key=last.__getitem__, reverse=True):
+                at = last[late] + 1 if tail.overlap_reduce else end
+                row.insert(at, pack(Kind.REDUCE_GRAD, late))
         rows.append(row)
-    return Schedule(
-        codes=tuple(rows), placement=schedule.placement, name=schedule.name, flush=schedule.flush
-    )
+    return replace(schedule, codes=tuple(rows))
 
 
-def _has_tail(schedule: Schedule) -> bool:
-    kinds = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
-    return any(code & KIND_MASK in kinds for row in schedule.codes for code in row)
+def _first(codes: "array[int]", kinds: tuple[Kind, ...]) -> int:
+    """Where the first action of these kinds stands; behind all where there is none."""
+    return next((i for i, code in enumerate(codes) if code & KIND_MASK in kinds), len(codes))
 
 
 def _last_backward(codes: "array[int]") -> dict[int, int]:
