@@ -189,3 +189,21 @@ def test_parts_that_exceed_their_action_are_refused():
     wrong = replace(timeline, communication=(array("q", [0, 3]),))
     with pytest.raises(InputError, match="0B0 on rank 0 takes 2 ticks, of which 3"):
         attribute(wrong)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=5),
+    st.integers(12, 30),
+    st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_steady_state_has_no_remainder_either(times, microbatches, p2p):
+    order = generate("pipedream", len(times), microbatches)
+    forward, backward = zip(*times, strict=True)
+    costs = Costs.uniform(order.placement, forward=forward, backward=backward, p2p=p2p)
+    attribution = attribute(simulate(order, costs))
+    slowest = max(f + b for f, b in times)
+    for row in classes(attribution):
+        assert row.overhead == row.imbalance_jitter == 0
+        assert row.compute == attribution.microbatches * sum(times[row.rank])
+    assert attribution.ladder.static == attribution.microbatches * slowest
