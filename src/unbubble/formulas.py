@@ -157,6 +157,18 @@ def fraction_of_time(idle: Fraction, microbatches: int, times: Times) -> tuple[F
     return idle / (work + idle), idle / work
 
 
+def interleaved_span(
+    ranks: int, microbatches: int, virtual: int, times: Times, hop: Fraction
+) -> Fraction:
+    """Zero Bubble's closed form of interleaved 1F1B with transfers of `hop`: its span is
+    m·S + (p−1)S/v + (p(2v−1)−2)c, S = F + B. Megatron-LM's order, simulated, pays p transfers more.
+    """
+    _counts(ranks=ranks, microbatches=microbatches, virtual_stages=virtual)
+    whole = times.forward + times.backward
+    hops = ranks * (2 * virtual - 1) - 2
+    return microbatches * whole + (ranks - 1) * whole / virtual + hops * hop
+
+
 def chimera_fraction(ranks: int, microbatches: int, times: Times) -> Fraction:
     """Chimera's bubble fraction at m = p: (p−2)/(2m+p−2) for B = F, (p−2)/(3m/2+p−2) for B = 2F.
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "a plan for real, beside its prediction",
     "trace": "where a real step went, and what to change",
     "watch": "a running job's steps as they happen, for people and for Prometheus",
+    "validate": "published figures, recomputed",
     "demo": "the whole loop on this machine",
 }
 """Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""
