@@ -115,7 +115,7 @@ ROW = '"stages": [{"forward": 1, "backward": 1}]'
         ("stages = [{forward = -inf, backward = 1}]", "forward: '-inf' is not a finite number"),
         ("stages = [{forward = true, backward = 1}]", "forward: True is neither a number nor"),
         ("stages = [{forward = [1], backward = 1}]", r"forward: \[1\] is neither a number nor"),
-        ("stages = [{forward = 1e300, backward = 1}]", "forward: 1e\\+300 is too long; a time"),
+        ("stages = [{forward = 1e300, backward = 1}]", "forward: 1e\\+300 is too large; a number"),
         ("stages = [{forward = 1e29, backward = 1}]", "forward: 1e\\+29 is too long to add up"),
         ("stages = [{forward = 1, backward = '3 lightyears'}]", "unknown unit 'lightyears'"),
         ("stages = [{forward = 1, backward = '3ms'}]", "'3ms' carries a unit and the file's plain"),

@@ -1,6 +1,7 @@
 """The closed forms: published values, and the simulation wherever their assumptions hold."""
 
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from unbubble.costs import Costs
 from unbubble.errors import InputError
-from unbubble.families import generate
+from unbubble.families import family, generate
 from unbubble.formulas import (
     FORMS,
     Times,
@@ -126,6 +127,25 @@ def test_zero_bubble_is_as_simulated(name, parts):
     assert timeline.span - max(timeline.work) == idle
     if name == "zb-h1" and times.backward_weight <= times.backward_input:
         assert timeline.idle == (idle,) * 4
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_that_says_it_is_exact_is(name):
+    """ZB-H1 said "m ≥ p", and with W > F the pipeline idles longer than (p−1)(F+I−W)."""
+    seen = 0
+    for p, m, *parts in product((2, 4), (1, 3, 5, 8), (1, 3), (1, 2, 3), (1, 2, 4)):
+        times = Times(*map(Fraction, parts))
+        try:
+            v = family(name).check(p, m)
+        except InputError:
+            continue
+        if FORMS[name].exact(p, m, times):
+            timeline = simulated(name, p, m, times=times)
+            whole = timeline.makespan if FORMS[name].metric == "makespan" else timeline.span
+            idle = Fraction(whole - max(timeline.work), timeline.ticks_per_unit)
+            assert idle == bubble_time(name, p, times, v), (p, m, parts)
+            seen += 1
+    assert seen >= 6
 
 
 def test_bubble_times_of_the_zero_bubble_schedules():

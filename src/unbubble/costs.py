@@ -218,7 +218,7 @@ def ticks_for(times: Sequence[Fraction]) -> int:
 def _per_stage(times: Times | None, placement: Placement, what: str) -> tuple[Fraction, ...] | None:
     if times is None:
         return None
-    held = [placement.rank_of.count(r) for r in range(placement.ranks)]
+    held = [len(placement.stages_of(r)) for r in range(placement.ranks)]
     stages, ranks = placement.num_stages, placement.ranks
     rank_of = placement.rank_of[:stages]
     if isinstance(times, (int, Fraction)):

@@ -50,8 +50,9 @@ def replacing(path: str | Path) -> Iterator[IO[Any]]:
         target = Path(os.path.realpath(path))
     except ValueError as error:  # a path with a null byte
         raise InputError(f"{str(path)!r} is not a path: {error}") from None
-    if target.exists() and not target.is_file():
-        with open(target, "wb") as direct:
+    # by its own name: where a link like /dev/stdout leads to a pipe, that has no name
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as direct:
             yield direct
         return
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()

@@ -91,24 +91,26 @@ class Times(NamedTuple):
 class Form(NamedTuple):
     """A schedule's bubble time on a rank, in words and as a function of p, v and the times.
 
-    `metric` is what the bubble is the idle part of: the makespan or the span.
+    `metric` is what the bubble is the idle part of: the makespan or the span. `assumes` says when
+    it is exact, and `exact(p, m, times)` whether that is so beyond equal stages and no
+    communication.
     """
 
     formula: str
     metric: str
     source: str
     idle: Callable[[int, int, Times], Fraction]
-    assumes: str = "equal stages, no communication, m ≥ p"
+    assumes: str = "equal stages, no communication"
+    exact: Callable[[int, int, Times], bool] = lambda p, m, t: True
 
 
 _FLUSH = Form(
     "(p−1)(F+B)", "makespan", GPIPE, lambda p, v, t: (p - 1) * (t.forward + t.backward),
-    "equal stages, no communication",
 )  # fmt: skip
 _INTERLEAVED = Form(
     "(p−1)(F+B)/v", "makespan", MEGATRON,
     lambda p, v, t: (p - 1) * (t.forward + t.backward) / v,
-    "equal stages, no communication, p divides m",
+    "equal stages, no communication, m ≥ p", lambda p, m, t: m >= p,
 )  # fmt: skip
 _DUALPIPE = Form(
     "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
@@ -116,7 +118,12 @@ _DUALPIPE = Form(
     lambda p, v, t: (
         (Fraction(p * v, 2) - 1) * (t.overlapped + t.backward - 3 * t.backward_weight) / v
     ),
-    "equal stages, no communication, m ≥ 2p",
+    "equal stages, no communication, m ≥ 2p, W ≤ F = I, F&B = F + B",
+    lambda p, m, t: (
+        m >= 2 * p
+        and t.backward_weight <= t.forward == t.backward_input
+        and t.overlapped == t.forward + t.backward
+    ),
 )  # fmt: skip
 
 FORMS: dict[str, Form] = {
@@ -129,12 +136,14 @@ FORMS: dict[str, Form] = {
     "zb-h1": Form(
         "(p−1)(F+I−W)", "span", ZERO_BUBBLE,
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight),
-        "equal stages, no communication, m ≥ p; where W ≤ I it is idle in the makespan too",
+        "equal stages, no communication, m ≥ p, W ≤ F; where W ≤ I it is idle in the makespan too",
+        lambda p, m, t: m >= p and t.backward_weight <= t.forward,
     ),
     "zb-h2": Form(
         "(p−1)(F+I−2W)", "span", ZERO_BUBBLE,
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - 2 * t.backward_weight),
-        "equal stages, no communication, m ≥ 2p−1",
+        "equal stages, no communication, m ≥ 2p−1, W ≤ F or I ≤ F",
+        lambda p, m, t: m >= 2 * p - 1 and min(t.backward_weight, t.backward_input) <= t.forward,
     ),
     "dualpipe": _DUALPIPE,
     "dualpipe-v": _DUALPIPE,

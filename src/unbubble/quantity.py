@@ -24,6 +24,7 @@ SECONDS = {
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _PREFIX = {**_DECIMAL, **_BINARY}
+_MAX_DIGITS = 1000
 _NUMBER = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*(.*)", re.DOTALL
 )
@@ -32,7 +33,7 @@ _NUMBER = re.compile(
 def number(value: str | int | float | Fraction, what: str = "value") -> Fraction:
     """An exact fraction from a plain number; a float means its shortest text."""
     if isinstance(value, (int, Fraction)):
-        return Fraction(value)
+        return _bounded(Fraction(value), value, what)
     amount, suffix = _split(str(value), what)
     if suffix:
         raise InputError(
@@ -44,13 +45,11 @@ def number(value: str | int | float | Fraction, what: str = "value") -> Fraction
 def time(text: str | int | float | Fraction, what: str = "time") -> tuple[Fraction, bool]:
     """A time of at least 0: the amount, and whether it carried a unit (then it is in seconds)."""
     if isinstance(text, (int, Fraction)):
-        amount, suffix = Fraction(text), ""
+        amount, suffix = _bounded(Fraction(text), text, what), ""
     else:
         amount, suffix = _split(str(text), what)
     if amount < 0:
-        raise InputError(f"{what}: {text} is negative; a time is at least 0")
-    if amount > 10**30:
-        raise InputError(f"{what}: {text} is too long; a time is at most 1e30")
+        raise InputError(f"{what}: {_shown(text)} is negative; a time is at least 0")
     if not suffix:
         return amount, False
     if suffix not in SECONDS:
@@ -89,9 +88,24 @@ def fraction(text: str | float, what: str = "fraction") -> Fraction:
 def _split(text: str, what: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        shown = text if len(text) <= 40 else text[:37] + "..."
-        raise InputError(f"{what}: {shown!r} is not a finite number, or not one followed by a unit")
-    return Fraction(match[1]), match[2].strip()
+        raise InputError(
+            f"{what}: {_shown(text)!r} is not a finite number, or not one followed by a unit"
+        )
+    if len(match[1]) > _MAX_DIGITS:
+        raise InputError(f"{what}: {_shown(text)} has more than {_MAX_DIGITS} digits")
+    return _bounded(Fraction(match[1]), text, what), match[2].strip()
+
+
+def _bounded(amount: Fraction, text: object, what: str) -> Fraction:
+    if abs(amount) > 10**30:
+        raise InputError(f"{what}: {_shown(text)} is too large; a number is at most 1e30")
+    return amount
+
+
+def _shown(value: object) -> str:
+    # hex: str refuses the longest integers
+    text = hex(value) if isinstance(value, int) and abs(value) > 10**40 else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _scaled(text: str, base: str, what: str, example: str, *, bare: bool) -> Fraction:

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from unbubble.formulas import FORMS
+
 
 def test_the_keys_of_the_contract(unbubble):
     answer = unbubble("bubble -p 8 -m 64 --json").json
@@ -53,7 +55,45 @@ def test_a_schedules_bubble_time(unbubble):
 
 def test_pytorchs_names_are_known(unbubble):
     for name in ("Schedule1F1B", "ScheduleInterleaved1F1B", "LoopedBFS", "DualPipeV"):
-        assert unbubble(f"bubble -p 4 -m 8 -v 2 --schedule {name} --json").status == 0
+        assert unbubble(f"bubble -p 4 -m 8 --schedule {name} --json").status == 0
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_schedules_bubble_is_that_of_its_simulation(unbubble, name):
+    """Without -v the forms of the schedules that have two stages a rank were those of one."""
+    sizes = f"--schedule {name} -p 4 -m {1 if name == 'naive' else 8} --json"
+    closed, simulated = unbubble(f"bubble {sizes}").json, unbubble(f"simulate {sizes}").json
+    assert closed["virtual_stages"] == simulated["virtual_stages"]
+    metric = closed["metric"]
+    assert closed["schedule_exact"] is True
+    assert closed["bubble_time"] == simulated[metric] - max(simulated["work"])
+
+
+@pytest.mark.parametrize(
+    ("line", "exact"),
+    [
+        ("-p 4 -m 4 -v 2", "exact"), ("-p 4 -m 6 -v 2", "exact"), ("-p 4 -m 2", "exact"),
+        ("-p 4 -m 2 -v 2", ""), ("-p 4 -m 8 --schedule zb-h1", "exact schedule_exact"),
+        ("-p 4 -m 2 --schedule zb-h1", "exact"),
+        ("-p 4 -m 8 --schedule zb-h1 --backward-weight 2", "exact"),
+        ("-p 4 -m 8 --schedule dualpipe --overlapped 2", "exact"),
+    ],
+)  # fmt: skip
+def test_a_closed_form_says_where_it_is_no_more_than_an_estimate(unbubble, line, exact):
+    """p = 4, v = 2, m = 2 idles 5/9 of the time, and 3/7 was printed as if it were exact."""
+    answer = unbubble(f"bubble {line} --json").json
+    assert [key for key in ("exact", "schedule_exact") if answer.get(key)] == exact.split()
+    complete = answer["exact"] and answer.get("schedule_exact", True)
+    assert ("gives the exact value" in unbubble(f"bubble {line}").out) is not complete
+
+
+def test_whether_a_framework_takes_the_given_microbatches(unbubble):
+    """Without a target the framework was not looked at, not even its name."""
+    answer = unbubble("bubble -p 4 -m 6 -v 2 --framework Megatron --json").json
+    assert answer["microbatches_legal"] == 8
+    assert "not legal, the next is 8" in unbubble("bubble -p 4 -m 6 -v 2 --framework megatron").out
+    assert unbubble("bubble -p 4 -m 6 -v 2 --framework pytorch --json").json[
+        "microbatches_legal"] == 6  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -75,6 +115,14 @@ def test_pytorchs_names_are_known(unbubble):
         ("-p 4 -m 8 --p2p 1", "the closed forms are for equal stages without communication"),
         ("-p 4 -m 8 --schedule zb-h1 --backward 2", "needs the parts of the backward; give"),
         ("-p 4 -m 8 --nonsense", "No such option"),
+        ("-p 4 --target 1e400", "--target: 1e400 is too large; a number is at most 1e30"),
+        (f"-p 4 --target {'1' * 5000}", "has more than 1000 digits"),
+        ("-p 8 --speedup 100", "99.00 % was idle, and with one microbatch no more than 87.50 %"),
+        ("-p 4 -m 8 --framework jax", "no rule is known for 'jax'"),
+        ("-p 4 -m 8 -v 2 --schedule 1f1b", "1f1b has v (stages a rank) of 1, not 2"),
+        ("-p 4 -m 8 --schedule naive", "the nearest m that work: 1"),
+        ("-p 3 -m 8 --schedule dualpipe", "DualPipe's rule is that p is even"),
+        ("-p 4 -m 9 --schedule interleaved", "the nearest m that work: 8 or 10"),
     ],
 )
 def test_bad_input(refused, line, message):

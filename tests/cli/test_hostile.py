@@ -22,7 +22,9 @@ NAMES = st.sampled_from(
      "", "x", ",", "1f1b,gpipe", "1f1b:x=1", "interleaved-1f1b:group=4", "a" * 300, "\x00",
      "ScheduleGPipe"]
 )  # fmt: skip
-FRACTIONS = st.sampled_from(["5%", "0.05", "0", "1", "-1", "nan", "1e-300", "x", "", "100%", "2"])
+FRACTIONS = st.sampled_from(
+    ["5%", "0.05", "0", "1", "-1", "nan", "1e-300", "x", "", "100%", "2", "1e400", "9" * 5000]
+)
 PATHS = st.sampled_from(["", "/nonexistent/none", "/dev/null", "/", "a\x00b", "x" * 999])
 SERIES = st.sampled_from(["", "1", "8:1", "8:1,16:2", "8:-1,16:2", "x:1", "8:nan,9:1", "8:1,8:2"])
 SPLITS = st.sampled_from(["", "1", "1,2", "0,1", "x", "1,,2", "99999999999999999999"])

@@ -56,6 +56,23 @@ def test_a_terminal_without_the_signs_shows_what_it_can():
     assert b"idle / total work = (p?1)/m = 3/8" in done.stdout
 
 
+def test_a_file_may_be_the_pipe_that_reads_us():
+    """The link /dev/stdout was followed to the name pipe:[…], which is none."""
+    done = call("schedule", "export", "1f1b", "-p", "2", "-m", "1", "-o", "/dev/stdout")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("0F0,0B0\n1F0,1B0\n")
+
+
+def test_many_ranks_take_no_more_than_their_share():
+    """20,000 ranks took half a minute: the stages of each were counted over all of them."""
+    rows = "".join(f"{stage}F0,{stage}B0\n" for stage in range(20_000))
+    done = subprocess.run(
+        [*COMMAND, "simulate", "--csv", "/dev/stdin", "--json"],
+        input=rows, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["makespan"] == 60_000
+
+
 def test_a_full_disk_is_a_failure():
     with open("/dev/full", "w") as full:
         done = subprocess.run(

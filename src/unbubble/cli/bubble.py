@@ -1,7 +1,7 @@
 """unbubble bubble: the closed forms, instantly."""
 
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,11 @@ from unbubble.formulas import (
     next_legal,
 )
 
+if TYPE_CHECKING:
+    from unbubble.families import Family
+
+_EXACT = "; `unbubble simulate` gives the exact value"
+
 
 @click.command("bubble")
 @shared.sizes
@@ -29,7 +34,7 @@ from unbubble.formulas import (
 @click.option("--target", metavar="β", help="Bubble fraction to stay within: 5% or 0.05.")
 @click.option("--speedup", metavar="RATIO",
               help="How much faster a schedule without bubbles was: 67/55 or 1.2.")  # fmt: skip
-@click.option("--framework", default="any", metavar="NAME", help="Whose rule for m holds.")
+@click.option("--framework", metavar="NAME", help=f"Whose rule for m holds: {', '.join(RULES)}.")
 @click.option("--schedule", metavar="NAME", help="Whose bubble time to give, from the times.")
 @shared.json
 def command(
@@ -38,7 +43,7 @@ def command(
     virtual: int | None,
     target: str | None,
     speedup: str | None,
-    framework: str,
+    framework: str | None,
     schedule: str | None,
     as_json: bool,
     **options: Any,
@@ -50,19 +55,30 @@ def command(
     how much must have been idle, and the most microbatches that idle so much.
     """
     p = shared.count(ranks, "p", "ranks")
+    entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
+    if entry is not None:
+        v = entry.stages_a_rank(virtual)
+    rules = (framework or "any").lower()
     wanted = (
         None if target is None else microbatches_for(quantity.fraction(target, "--target"), p, v)
     )
-    legal = None if wanted is None else next_legal(wanted, p, v, framework)
+    legal = None if wanted is None else next_legal(wanted, p, v, rules)
     idle = None if speedup is None else _idle(speedup)
     most = None if idle is None else most_microbatches(idle, p, v)
-    default = legal if legal is not None else most
-    m = default or 0
-    if microbatches is not None or not m:
-        m = shared.count(microbatches, "m", "microbatches", 8)
+    m = microbatches if microbatches is not None else legal if legal is not None else most
+    if m == 0 and microbatches is None:
+        raise InputError(
+            f"--speedup: {speedup} means that {percent(idle or Fraction(0))} was idle, and with "
+            f"one microbatch no more than {percent(bubble_fraction(p, 1, v))} is"
+        )
+    if legal is None or microbatches is not None:
+        m = shared.count(m, "m", "microbatches", 8)
+    assert m is not None
+    if entry is not None:
+        entry.check_rule(p, m, v)
     fraction, overhead = bubble_fraction(p, m, v), bubble_overhead(p, m, v)
-    rule = RULES[framework].words if framework in RULES else None
+    least = next_legal(m, p, v, rules)
     given = shared.given_times(options)
     answer: dict[str, Any] = {
         "ranks": p,
@@ -73,13 +89,19 @@ def command(
         "utilization": 1 - fraction,
         "microbatches_for_target": wanted,
         "microbatches_for_target_legal": legal,
-        "legal_rule": None if legal is None else rule,
+        "legal_rule": None if legal is None and framework is None else RULES[rules].words,
+        "exact": v == 1 or m >= p,
         "unit": given.unit,
     }
+    if framework is not None:
+        answer["microbatches_legal"] = least
     if speedup is not None:
         answer |= {"idle_at_least": idle, "microbatches_at_most": most}
-    if schedule is not None or given.times:
-        answer |= _timed(schedule or ("1f1b" if v == 1 else "interleaved-1f1b"), p, m, v, given)
+    if entry is not None or given.times:
+        name = "1f1b" if v == 1 else "interleaved-1f1b"
+        if entry is not None:
+            name = entry.name.partition(":")[0]
+        answer |= _timed(name, p, m, v, given)
     if as_json:
         print_json(answer)
         return
@@ -94,11 +116,16 @@ def command(
         f"{overhead}\n"
         f"utilization     {percent(1 - fraction):>9}"
     )
+    if not answer["exact"]:
+        click.echo(f"m < p, so it idles more than that{_EXACT}")
+    if framework is not None and microbatches is not None:
+        verdict = "legal" if m == least else f"not legal, the next is {least}"
+        click.echo(f"m = {m}          {verdict} ({RULES[rules].words})")
     if wanted is not None and legal is not None:
         click.echo(
             f"within {target}      m ≥ {wanted}"
             + (f", the next legal is {legal}" if legal != wanted else "")
-            + f" ({rule})"
+            + f" ({RULES[rules].words})"
         )
     if idle is not None:
         click.echo(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
@@ -110,6 +137,8 @@ def command(
             f"{percent(answer['schedule_bubble_fraction'])}, overhead "
             f"{percent(answer['schedule_bubble_overhead'])}; {form.assumes} ({form.source})"
         )
+        if not answer["schedule_exact"]:
+            click.echo(f"Here that is not so, so it is no more than an estimate{_EXACT}")
 
 
 def _idle(speedup: str) -> Fraction:
@@ -122,9 +151,8 @@ def _idle(speedup: str) -> Fraction:
     return 1 - divisor / ratio
 
 
-def _timed(schedule: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, Any]:
+def _timed(name: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, Any]:
     """The bubble time of a schedule for the given times of a whole rank."""
-    name = _name(schedule)
     for key, value in given.times.items():
         if isinstance(value, list) or (key == "p2p" and value):
             raise InputError(
@@ -154,20 +182,19 @@ def _timed(schedule: str, p: int, m: int, v: int, given: shared.Given) -> dict[s
         "formula": FORMS[name].formula,
         "metric": FORMS[name].metric,
         "assumes": FORMS[name].assumes,
+        "schedule_exact": FORMS[name].exact(p, m, times),
         "source": FORMS[name].source,
     }
 
 
-def _name(schedule: str) -> str:
-    """The form's name, case, punctuation and PyTorch's prefix ignored."""
+def _family(schedule: str) -> "Family":
+    """The family of that name; one without a closed form is refused."""
+    from unbubble.families import family
 
-    def key(name: str) -> str:
-        return "".join(filter(str.isalnum, name.lower())).removeprefix("schedule")
-
-    for name in FORMS:
-        if key(name) == key(schedule):
-            return name
-    raise InputError(
-        f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
-        " (`unbubble simulate` takes every schedule)"
-    )
+    entry = family(schedule)
+    if entry.name.partition(":")[0] not in FORMS:
+        raise InputError(
+            f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
+            " (`unbubble simulate` takes every schedule)"
+        )
+    return entry

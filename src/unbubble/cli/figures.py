@@ -12,7 +12,7 @@ from unbubble.simulate.memory import activations
 def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
     """Every figure of one step; times in the unit of the costs."""
     schedule, loads = timeline.schedule, rank_loads(timeline)
-    virtual = max(map(schedule.placement.rank_of.count, range(schedule.ranks)))
+    virtual = max(len(schedule.placement.stages_of(rank)) for rank in range(schedule.ranks))
     ticks = costs.ticks_per_unit
     return {
         "schedule": schedule.name or "custom",

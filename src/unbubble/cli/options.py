@@ -98,11 +98,11 @@ def given_times(options: Mapping[str, Any]) -> Given:
             continue
         flag = f"--{name.replace('_', '-')}"
         read = [quantity.time(part, flag) for part in text.split(",")]
-        for amount, has_unit in read:
+        for part, (amount, has_unit) in zip(text.split(","), read, strict=True):
             if has_unit:
-                in_unit = in_unit or f"{flag} {text}"
+                in_unit = in_unit or f"{flag} {part}"
             elif amount:
-                plain = plain or f"{flag} {text}"
+                plain = plain or f"{flag} {part}"
         amounts = [amount for amount, _ in read]
         found[name] = amounts if len(amounts) > 1 else amounts[0]
     if in_unit and plain:

@@ -112,23 +112,33 @@ class Family:
         for what, value in (("p (ranks)", ranks), ("m (microbatches)", microbatches)):
             if value < 1:
                 raise InputError(f"{what} is {value}; it must be at least 1")
-        v = self.virtual[0] if virtual is None else virtual
-        assert v is not None
-        if v not in self.virtual and not (None in self.virtual and v >= 1):
-            legal = "at least 1" if None in self.virtual else ", ".join(map(str, self.virtual))
-            raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
-        self._check_known(options)
-        options = {**dict(self.preset), **options}
+        v = self.stages_a_rank(virtual)
         for what, value, most in (
             ("p·v stages", ranks * v, MAX_STAGES),
             ("p·v·m stages × microbatches", ranks * v * microbatches, MAX_CELLS),
         ):
             if value > most:
                 raise InputError(f"{what} are {value}; schedules of at most {most} are made")
-        if rule := self.broken_rule(ranks, microbatches, v, **options):
-            near = self._nearest(ranks, microbatches, v, options)
-            raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")
+        self.check_rule(ranks, microbatches, v, **options)
         return v
+
+    def stages_a_rank(self, virtual: int | None) -> int:
+        """v, the default where it is None. Raises InputError where the family cannot have it."""
+        v = self.virtual[0] if virtual is None else virtual
+        assert v is not None
+        if v not in self.virtual and not (None in self.virtual and v >= 1):
+            legal = "at least 1" if None in self.virtual else ", ".join(map(str, self.virtual))
+            raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
+        return v
+
+    def check_rule(self, ranks: int, microbatches: int, virtual: int, **options: Option) -> None:
+        """The family's own rule, for schedules of any size. Raises InputError naming the rule and
+        the nearest values that work."""
+        self._check_known(options)
+        options = {**dict(self.preset), **options}
+        if rule := self.broken_rule(ranks, microbatches, virtual, **options):
+            near = self._nearest(ranks, microbatches, virtual, options)
+            raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")
 
     def _check_known(self, options: dict[str, Option]) -> None:
         unknown = sorted(set(options) - set(self.options))

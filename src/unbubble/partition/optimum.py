@@ -55,7 +55,7 @@ def partition(
     Raises InputError where there are fewer layers than stages or a layer's backward is unknown.
     """
     loads = Loads(layers, placement, split_backward)
-    if max(map(placement.rank_of.count, placement.rank_of)) == placement.copies == 1:
+    if len(placement.rank_of) == placement.ranks and placement.copies == 1:
         split = loads.one_stage_a_rank()
         bound, proven = loads.bottleneck(split), True
     else:

@@ -5,7 +5,6 @@ PyTorch's idle slots and are dropped. `format_csv` and `parse_csv` are inverse.
 """
 
 import csv
-import io
 from array import array
 from functools import lru_cache
 
@@ -34,7 +33,7 @@ def parse_rows(text: str, source: str = "schedule") -> list["array[int]"]:
     codes_of = lru_cache(maxsize=None)(lambda cell: parse(cell).codes)
     rows: list[array[int]] = []
     try:
-        table = list(csv.reader(io.StringIO(text), strict=True))
+        table = list(csv.reader(text.splitlines(), strict=True))
     except csv.Error as error:
         raise InputError(f"{source}: not a CSV file: {error}") from None
     while table and not any(cell.strip() for cell in table[-1]):
