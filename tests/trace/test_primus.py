@@ -8,7 +8,7 @@ from tests.shared import shared
 
 from unbubble.errors import InputError
 from unbubble.families import generate
-from unbubble.simulate.replay import replay, stragglers, usual_durations
+from unbubble.simulate.replay import replay, seen_lags, stragglers, usual_durations
 from unbubble.trace import read
 from unbubble.trace.primus import read as read_rank
 
@@ -33,10 +33,16 @@ def test_exact_durations_give_the_measured_total(run):
     timelines, totals = run
     errors = [replay(t).makespan / total - 1 for t, total in zip(timelines, totals, strict=True)]
     assert all(-0.015 < error < 0 for error in errors[1:])
-    # the first iteration sets up the connections, which no duration tells
+    # the first iteration sets up the connections, which no action's duration tells
     assert errors[0] < -0.1
     first, later = (t.starts[1][0] - t.ends[0][0] for t in timelines[:2])
     assert first > 1e9 > 1e6 > later
+
+
+def test_with_what_inputs_were_seen_to_take_every_iteration_fits(run):
+    for timeline, total in zip(*run, strict=True):
+        replayed = replay(timeline, lags=seen_lags(timeline)).makespan
+        assert -0.01 < replayed / total - 1 < 0
 
 
 def test_medians_of_each_rank_give_the_median_iteration(run):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, Action, Kind
 from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.schedule.inputs import inputs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.simulation import simulate
 from unbubble.simulate.timeline import Timeline
@@ -23,14 +24,41 @@ def timeless(schedule: Schedule) -> Costs:
     return Costs(stages=(nothing,) * schedule.num_stages)
 
 
-def replay(timeline: Timeline, durations: Sequence["array[int]"] | None = None) -> Timeline:
-    """The timeline's order with its own durations (or others, of its codes) and no gaps."""
+def replay(
+    timeline: Timeline,
+    durations: Sequence["array[int]"] | None = None,
+    lags: Sequence["array[int]"] | None = None,
+) -> Timeline:
+    """The timeline's order with its own durations (or others, of its codes) and no gaps; `lags` as
+    for `simulate`."""
     if durations is None:
         durations = [
             array("q", (end - start for start, end in zip(*row, strict=True)))
             for row in zip(timeline.starts, timeline.ends, strict=True)
         ]
-    return simulate(timeline.schedule, timeless(timeline.schedule), durations=durations)
+    costs = timeless(timeline.schedule)
+    return simulate(timeline.schedule, costs, durations=durations, lags=lags)
+
+
+def seen_lags(timeline: Timeline) -> list["array[int]"]:
+    """What each action's input took from its maker's end to the action's start, where that can be
+    seen: its rank had nothing else to do when the input was made. Elsewhere 0.
+
+    For traces without transfers: it holds the transfer, and what the runtime spent around it.
+    """
+    made = inputs(timeline.schedule)
+    ends = [end for row in timeline.ends for end in row]
+    found, position = [], 0
+    for starts, done in zip(timeline.starts, timeline.ends, strict=True):
+        lags, free = array("q"), timeline.begin
+        for start, end in zip(starts, done, strict=True):
+            source = made[position]
+            ready = ends[source] if source >= 0 else start
+            lags.append(max(start - ready, 0) if ready >= free else 0)
+            free = max(free, end)
+            position += 1
+        found.append(lags)
+    return found
 
 
 def usual_durations(timelines: Sequence[Timeline]) -> list["array[int]"]:
