@@ -1,6 +1,7 @@
 """The zero-bubble families: closed forms, published figures in their memory, PyTorch's order."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -8,13 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.families.peaks import peaks
 from tests.shared import shared
+from tests.strategies_costs import costs_for
 
 from unbubble.action import KIND_MASK, Kind
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import family, generate
 from unbubble.schedule.check import check
+from unbubble.schedule.placement import linear
 from unbubble.simulate import simulate
+from unbubble.simulate.memory import activations
 
 FITTED = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
 EXACT = ("1f1b", "zb-h1", "zb-h2", "zb-v")
@@ -159,6 +163,29 @@ def test_whatever_the_costs_the_order_is_complete_and_within_its_memory(name, p,
     assert halves(schedule) <= room[name]
     if name in ("zb-v", "v-half", "v-min"):
         assert max(peaks(schedule)) <= room[name]
+
+
+@pytest.mark.parametrize("name", FITTED)
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.integers(1, 5), st.integers(1, 9))
+def test_costs_of_every_kind_make_a_complete_order(name, data, p, m):
+    schedule = family(name).fitted(p, m, costs_of=lambda order: data.draw(costs_for(order)))
+    assert check(schedule).good
+
+
+def test_the_bytes_of_the_costs_say_what_is_held_until_when():
+    """Nine tenths stay to the end of W: an order made by halves would hold too much."""
+    plain = Costs.uniform(linear(4), forward=5, backward_input=5, backward_weight=4, p2p=1)
+    stages = tuple(
+        replace(s, held_until_input_bytes=1, held_until_weight_bytes=9) for s in plain.stages
+    )
+    costs = replace(plain, stages=stages)
+
+    def held(made_for):
+        timeline = simulate(generate("zb-2p", 4, 16, memory=6, costs=made_for), costs)
+        return max(curve.peak for curve in activations(timeline, costs))
+
+    assert held(costs) <= 6 < held(plain)
 
 
 @settings(max_examples=60, deadline=None)
