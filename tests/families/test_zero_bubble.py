@@ -188,6 +188,17 @@ def test_the_bytes_of_the_costs_say_what_is_held_until_when():
     assert held(costs) <= 6 < held(plain)
 
 
+def test_any_memory_that_holds_all_microbatches_is_enough():
+    assert generate("zb-2p", 4, 8, memory=10**30) == generate("zb-2p", 4, 8, memory=8)
+
+
+def test_bytes_beyond_counting_are_refused():
+    plain = Costs.uniform(linear(2))
+    stages = tuple(replace(s, held_until_weight_bytes=1 << 60) for s in plain.stages)
+    with pytest.raises(InputError, match="activations of 4 microbatches are more than"):
+        generate("zb-1p", 2, 4, costs=replace(plain, stages=stages), memory=4)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 14), st.tuples(TIME, TIME, TIME), TIME)
 def test_more_memory_is_never_longer(p, m, times, c):

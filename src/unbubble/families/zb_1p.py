@@ -36,6 +36,7 @@ def fitted(name: str, ranks: int, microbatches: int, room: int, costs: Costs | N
     and of many numbers of forwards ahead, with W placed where a rank would wait."""
     placement = linear(ranks)
     costs = costs or Costs.uniform(placement)
+    room = min(room, microbatches)
     memory = in_halves(placement, costs, room)
     frames = (
         Frame(rows, placement, costs, memory) for rows in orders(ranks, microbatches, room, costs)
@@ -43,7 +44,7 @@ def fitted(name: str, ranks: int, microbatches: int, room: int, costs: Costs | N
     found = [
         by_hand.order(ranks, microbatches, 1, costs=None)
         for by_hand, needed in ((zb_h1, ranks), (zb_h2, 2 * ranks - 1))
-        if needed <= room
+        if min(needed, microbatches) <= room
     ]
     schedule = best((*found, shortest(frames).schedule(name)), costs)
     return Schedule.of_codes(schedule.codes, placement, name=name)

@@ -53,8 +53,8 @@ def orders(ranks: int, microbatches: int, room: int, costs: Costs) -> Iterator[l
 def descending(counts: list[int], fewer: int, microbatches: int) -> list[int]:
     """The counts, made lower where a rank is not so many fewer ahead than the one before.
 
-    A rank whose microbatches must be back by the time that the next one is sent can be 1 fewer
-    ahead; with 2 there is time for the way there and back, once the room is what limits the count.
+    It matters where the room limits the counts: a rank 1 fewer ahead than the one before gets each
+    microbatch just when it needs it and waits for every transfer; 2 fewer leave it one in hand.
     """
     ahead = counts[:1]
     for count in counts[1:]:

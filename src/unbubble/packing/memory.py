@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import Costs
+from unbubble.errors import InputError
 from unbubble.schedule.placement import Placement
+
+MOST = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ def in_halves(placement: Placement, costs: Costs, microbatches: int) -> Memory:
     if any(sum(part) == 0 for part in parts):
         parts = [(1, 1)] * costs.num_stages
     taken = tuple(map(sum, parts))
+    if microbatches * sum(taken) >= MOST:
+        raise InputError(
+            f"the activations of {microbatches} microbatches are more than {MOST} bytes; give the "
+            "bytes held of fewer, or none"
+        )
     return Memory(taken, tuple(kept for _, kept in parts), _room(placement, taken, microbatches))
 
 
