@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from unbubble.families import generate
     from unbubble.partition import Partition, fastest, partition, stage_costs
     from unbubble.plan import Plan, dump_plan, load_plan
+    from unbubble.runtime.observed import observed_costs
+    from unbubble.runtime.prediction import predict
+    from unbubble.runtime.profile import profile
     from unbubble.runtime.record import record
+    from unbubble.runtime.run import Setup, run
+    from unbubble.runtime.workload import Workload
     from unbubble.schedule import Placement, Schedule, format_csv, parse_csv
     from unbubble.schedule.check import check
     from unbubble.schedule.lowering import lower
@@ -42,9 +47,11 @@ _HOME = {
     "Plan": "plan",
     "RunError": "errors",
     "Schedule": "schedule",
+    "Setup": "runtime.run",
     "StageCosts": "costs",
     "Timeline": "simulate",
     "UnbubbleError": "errors",
+    "Workload": "runtime.workload",
     "attribute": "attribution",
     "check": "schedule.check",
     "critical_path": "simulate.critical",
@@ -57,9 +64,13 @@ _HOME = {
     "load_costs": "costs_file",
     "load_plan": "plan",
     "lower": "schedule.lowering",
+    "observed_costs": "runtime.observed",
     "parse_csv": "schedule",
     "partition": "partition",
+    "predict": "runtime.prediction",
+    "profile": "runtime.profile",
     "record": "runtime.record",
+    "run": "runtime.run",
     "simulate": "simulate",
     "stage_costs": "partition",
     "what_ifs": "simulate.whatif",
@@ -79,9 +90,11 @@ __all__ = [
     "Plan",
     "RunError",
     "Schedule",
+    "Setup",
     "StageCosts",
     "Timeline",
     "UnbubbleError",
+    "Workload",
     "attribute",
     "check",
     "critical_path",
@@ -94,9 +107,13 @@ __all__ = [
     "load_costs",
     "load_plan",
     "lower",
+    "observed_costs",
     "parse_csv",
     "partition",
+    "predict",
+    "profile",
     "record",
+    "run",
     "simulate",
     "stage_costs",
     "what_ifs",

@@ -30,13 +30,13 @@ def run_bad(model, **options):
         ("leaving", "rank 1 was lost: exit status 7"),
     ],
 )
-def test_a_lost_rank_ends_the_run_and_is_named(model, message):
-    before = set(Path(tempfile.gettempdir()).glob("unbubble-*"))
+def test_a_lost_rank_ends_the_run_and_is_named(model, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     begin = time.monotonic()
     with pytest.raises(RunError, match=message):
         run_bad(model)
     assert time.monotonic() - begin < 45  # most of it starts torch
-    assert set(Path(tempfile.gettempdir()).glob("unbubble-*")) <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_rank_that_hangs_is_not_waited_for_longer_than_the_timeout():
@@ -49,16 +49,23 @@ def test_a_model_that_cannot_be_run_is_the_users_to_fix():
         run_bad("tied")
 
 
-def test_an_interrupt_ends_the_processes():
-    program = (
-        "from unbubble.runtime.launch import Job, launch\n"
-        "launch(Job(task='time:sleep', argument=60, processes=2), print)\n"
+def test_an_interrupt_ends_the_processes(tmp_path):
+    command = [sys.executable, "-m", "unbubble", "demo", "-o", str(tmp_path / "demo")]
+    parent = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     try:
         children = wait_for(lambda: children_of(parent.pid), 2)
         parent.send_signal(signal.SIGINT)
-        assert parent.wait(20) != 0
+        _, said = parent.communicate(timeout=20)
+        assert parent.returncode == 130
+        assert [line for line in said.decode().splitlines() if line] == [
+            f"unbubble: what was found until now is in {tmp_path}/demo/",
+            "unbubble: interrupted",
+        ]
         assert not any(map(alive, children))
     finally:
         parent.kill()

@@ -67,8 +67,14 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     children: list[subprocess.Popen[bytes]] = []
     try:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        for rank in range(job.processes):
-            children.append(_start(folder, rank, job.processes))
+        # an interrupt between a start and its note would leave a process behind; the processes
+        # keep it blocked, as it is this one that ends them
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for rank in range(job.processes):
+                children.append(_start(folder, rank, job.processes))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _watch(children, folder, on_progress)
         return msgspec.json.decode((folder / "result.json").read_bytes())
     finally:

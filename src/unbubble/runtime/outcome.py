@@ -10,6 +10,7 @@ from unbubble.attribution import Attribution, RankClasses, attribute
 from unbubble.runtime.run import GRADIENT_TOLERANCE, Measured
 from unbubble.simulate import Timeline
 
+NOISY = 0.02
 CLASSES = (
     "compute",
     "bubble",
@@ -42,6 +43,12 @@ class Outcome:
         return self.predicted_s / self.step_s - 1
 
     @property
+    def noise(self) -> float:
+        """How much the odd and the even steps differ: what the machine adds on its own."""
+        times = self.measured.step_times_s
+        return abs(median(times[::2]) / median(times[1::2]) - 1) if len(times) > 1 else 0.0
+
+    @property
     def typical(self) -> Timeline:
         return min(
             self.measured.steps, key=lambda step: abs(step.in_unit(step.makespan) - self.step_s)
@@ -69,6 +76,7 @@ class Outcome:
             "step_s": self.step_s,
             "predicted_s": self.predicted_s,
             "error": self.error,
+            "noise": self.noise,
             "gradients": gradients
             and {
                 "largest_difference": gradients.largest_difference,
@@ -92,6 +100,11 @@ class Outcome:
             f"{1e3 * self.predicted_s:.1f} ms, {100 * self.error:+.1f} %",
             f"optimizer {1e3 * median(self.measured.optimizer_s):.1f} ms, not in the step",
         ]
+        if self.noise > NOISY:
+            found.append(
+                f"the odd and the even steps differ by {100 * self.noise:.1f} %: the machine is "
+                "busy with something else, and the figures are no better than that"
+            )
         if gradients is not None:
             found.append(
                 f"gradients of {gradients.parameters} parameters after two accumulated steps "
