@@ -14,6 +14,7 @@ from unbubble.errors import InputError
 from unbubble.families import Family
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
+from unbubble.steady import step_time
 
 PAYS = Fraction(2, 100)
 """A doubling of m that gains less than this share does not pay."""
@@ -30,6 +31,7 @@ class Row:
     virtual: int
     timeline: Timeline
     throughput: Fraction
+    bubble_fraction: Fraction
     observed: Fraction | None = None
 
 
@@ -84,7 +86,8 @@ def sweep(
         schedule = family.fitted(ranks, m, virtual, costs_of=costs_of)
         costs = costs_of(schedule)
         timeline = simulate(schedule, costs)
-        time = Fraction(timeline.finish - timeline.begin, costs.ticks_per_unit)
+        step = step_time(timeline, costs)
+        time = step / costs.ticks_per_unit
         if not time:
             raise InputError("the step takes no time; give times above 0")
         rows.append(
@@ -93,6 +96,9 @@ def sweep(
                 virtual=schedule.num_stages // ranks,
                 timeline=timeline,
                 throughput=m / time,
+                bubble_fraction=timeline.bubble_fraction
+                if schedule.flush
+                else 1 - sum(timeline.work) / (ranks * step),
                 observed=None if observed is None else observed[m],
             )
         )
@@ -132,7 +138,7 @@ def verdict(rows: Sequence[Row], pays: Fraction = PAYS) -> Verdict:
 def _predicted(rows: Sequence[Row], pays: Fraction) -> Verdict:
     stops = len(rows) > 1 and _gain(rows[-2:]) < 1 + pays
     at = rows[-2] if stops else rows[-1]
-    bubble = f"the bubble is {float(at.timeline.bubble_fraction):.1%} there"
+    bubble = f"the bubble is {float(at.bubble_fraction):.1%} there"
     if not stops:
         return Verdict(text=f"up to m = {at.microbatches} every doubling pays; {bubble}")
     text = f"from m = {at.microbatches} on a doubling gains less than {float(pays):.0%}; {bubble}"

@@ -257,3 +257,19 @@ def test_what_if_and_jitter(unbubble):
 @pytest.mark.parametrize("jitter", ["-5%", "nan", "1e300", "a"])
 def test_a_spread_that_makes_no_sense(unbubble, jitter):
     assert unbubble(f"simulate --schedule 1f1b -p 2 -m 2 --jitter {jitter}").status == 2
+
+
+def test_pipedreams_step_is_that_of_its_steady_state(unbubble):
+    """All of them gave the length of one fill, run and drain, as if PipeDream were 1F1B."""
+    simulated = unbubble("simulate --schedule pipedream -p 4 -m 8 --json").json
+    assert [simulated[key] for key in ("makespan", "span", "step", "fill_and_drain")] == [
+        24, 24, 24, 9]  # fmt: skip
+    assert [simulated[key] for key in ("bubble_fraction", "bubble_overhead")] == [0, 0]
+    assert (simulated["idle"], simulated["utilization"]) == ([0] * 4, 1)
+    compared = unbubble("compare --schedules 1f1b,pipedream -p 4 -m 8 --json").json
+    assert compared["best"] == "pipedream"
+    assert compared["rows"][1]["makespan"] == 24
+    (row,) = unbubble("sweep --schedule pipedream -p 4 --most 2 --json").json["rows"]
+    assert (row["step"], row["bubble_fraction"]) == (6, 0)
+    out = unbubble("simulate --schedule pipedream -p 4 -m 8").out
+    assert "24    bubble   0.00 %  a step of the steady state; fill and drain, once, 9 more" in out

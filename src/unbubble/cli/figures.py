@@ -7,32 +7,47 @@ from unbubble.costs import Costs
 from unbubble.formulas import imbalance_factor, utilization_first_order
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import activations
+from unbubble.steady import step_time
 
 
 def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
-    """Every figure of one step; times in the unit of the costs."""
+    """Every figure of one step; times in the unit of the costs.
+
+    The step of a pipeline without a flush is that of its steady state, and `fill_and_drain` what
+    the simulated piece of it takes beyond that.
+    """
     schedule, loads = timeline.schedule, rank_loads(timeline)
     virtual = max(len(schedule.placement.stages_of(rank)) for rank in range(schedule.ranks))
-    ticks = costs.ticks_per_unit
+    ticks, step = costs.ticks_per_unit, step_time(timeline, costs)
+    makespan, span, work = Fraction(timeline.makespan), Fraction(timeline.span), sum(timeline.work)
+    first_order = utilization_first_order(
+        loads, schedule.microbatches, virtual // schedule.placement.copies
+    )
+    beyond: dict[str, Fraction] = {}
+    if not schedule.flush:
+        makespan = span = step
+        first_order = 1 / imbalance_factor(loads)
+        beyond["fill_and_drain"] = (timeline.makespan - step) / ticks
+    idle = timeline.ranks * makespan - work
+    bubble = idle / (timeline.ranks * makespan) if makespan else Fraction(0)
     return {
         "schedule": schedule.name or "custom",
         "ranks": schedule.ranks,
         "microbatches": schedule.microbatches,
         "virtual_stages": virtual // schedule.placement.copies,
         "num_stages": schedule.num_stages,
-        "makespan": Fraction(timeline.makespan, ticks),
-        "span": Fraction(timeline.span, ticks),
-        "step": Fraction(timeline.finish - timeline.begin, ticks),
+        "makespan": makespan / ticks,
+        "span": span / ticks,
+        "step": step / ticks,
+        **beyond,
         "work": [Fraction(work, ticks) for work in timeline.work],
-        "idle": [Fraction(idle, ticks) for idle in timeline.idle],
-        "bubble_fraction": timeline.bubble_fraction,
-        "bubble_fraction_span": timeline.bubble_fraction_span,
-        "bubble_overhead": timeline.bubble_overhead,
-        "utilization": timeline.utilization,
+        "idle": [(makespan - busy) / ticks for busy in timeline.work],
+        "bubble_fraction": bubble,
+        "bubble_fraction_span": 1 - max(timeline.work) / span if span else Fraction(0),
+        "bubble_overhead": idle / work if work else Fraction(0),
+        "utilization": 1 - bubble,
         "imbalance_factor": imbalance_factor(loads),
-        "utilization_first_order": utilization_first_order(
-            loads, schedule.microbatches, virtual // schedule.placement.copies
-        ),
+        "utilization_first_order": first_order,
         "peak_activations": [curve.peak for curve in activations(timeline, costs)],
         "unit": timeline.unit,
     }

@@ -101,7 +101,11 @@ def command(
     )
     if stages.layers_per_stage:
         click.echo(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")
-    for what, meaning in (("makespan", "a step with a barrier"), ("span", "the longest rank")):
+    meanings = {"makespan": "a step with a barrier", "span": "the longest rank"}
+    if "fill_and_drain" in answer:
+        beyond = f"{number(answer['fill_and_drain'])} {unit}".rstrip()
+        meanings = {"makespan": f"a step of the steady state; fill and drain, once, {beyond} more"}
+    for what, meaning in meanings.items():
         bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
         click.echo(
             f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>8}  {meaning}"

@@ -104,7 +104,7 @@ def _rows(rows: "Sequence[Row]") -> list[dict[str, Any]]:
                 "virtual_stages": row.virtual,
                 "microbatches": row.microbatches,
                 "step": step,
-                "bubble_fraction": row.timeline.bubble_fraction,
+                "bubble_fraction": row.bubble_fraction,
                 "throughput": row.throughput,
                 "gain": gains[0],
                 "observed": row.observed,

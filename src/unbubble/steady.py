@@ -1,0 +1,70 @@
+"""Steady: how long the step of a pipeline takes that never flushes.
+
+Its fill and drain happen once in a training run and belong to no step, so a step of m microbatches
+is m times the period of its steady state: the time from one backward's end on the first stage to
+the next one's.
+"""
+
+from fractions import Fraction
+
+from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.costs import Costs
+from unbubble.errors import InputError
+from unbubble.families import families
+from unbubble.schedule import Schedule
+from unbubble.simulate import Timeline, simulate
+
+
+def step_time(timeline: Timeline, costs: Costs) -> Fraction:
+    """Ticks of one step: with a flush from the first start to the end of the tail, without one
+    those of the steady state.
+
+    Raises InputError where a schedule of its own making is too short to have a steady state (that
+    of a family is simulated for longer).
+    """
+    if timeline.schedule.flush:
+        return Fraction(timeline.finish - timeline.begin)
+    longer = _longer(timeline.schedule)
+    return timeline.schedule.microbatches * period(
+        timeline if longer is None else simulate(longer, costs)
+    )
+
+
+def period(timeline: Timeline) -> Fraction:
+    """Ticks that a microbatch takes in the steady state of a pipeline without a flush.
+
+    In it the same pattern comes again every k microbatches, k not above those in flight; where no
+    pattern is found, because times vary, the mean counts.
+    """
+    schedule = timeline.schedule
+    home, ranks = schedule.placement.rank_of[0], schedule.ranks
+    done = [
+        end
+        for code, end in zip(schedule.codes[home], timeline.ends[home], strict=True)
+        if code & KIND_MASK in (Kind.B, Kind.W) and not code >> STAGE_SHIFT & STAGE_MASK
+    ]
+    done = done[max(ranks, len(done) // 3) : len(done) - ranks]
+    if len(done) < 2:
+        raise InputError(
+            f"{schedule.microbatches} microbatches on {ranks} ranks never reach a steady state; a "
+            f"pipeline without a flush needs at least {2 * ranks + 2}"
+        )
+    for k in range(1, len(done) // 2):
+        gaps = {later - end for end, later in zip(done, done[k:], strict=False)}
+        if len(gaps) == 1:
+            return Fraction(gaps.pop(), k)
+    return Fraction(done[-1] - done[0], len(done) - 1)
+
+
+def _longer(schedule: Schedule) -> Schedule | None:
+    """More of the same order, where there is little of it and it is a family's own; else None."""
+    enough = 9 * schedule.ranks + 30
+    entry = families().get(schedule.name)
+    if entry is None or schedule.microbatches >= enough:
+        return None
+    try:
+        if entry.generate(schedule.ranks, schedule.microbatches) != schedule:
+            return None
+        return entry.generate(schedule.ranks, enough)
+    except InputError:  # larger than schedules are made
+        return None
