@@ -1,8 +1,9 @@
 """Traces of devices: kernels linked by correlation, the SendRecv trap, clocks apart by seconds."""
 
 import pytest
-from tests.trace.cuda_traces import write_cuda
+from tests.trace.cuda_traces import REDUCE, Writer, write_cuda
 
+from unbubble.action import Kind
 from unbubble.attribution import attribute
 from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.families import generate
@@ -90,6 +91,40 @@ def test_a_missing_rank_is_named_and_no_number_given(tmp_path, simulated):
         (pipeline,) = read([folder]).pipelines
         assert pipeline.timeline is None
         assert "missing" in " ".join(pipeline.unknown)
+
+
+def tail_traces(folder, *, members):
+    """Two ranks whose step ends with an all-reduce and an optimizer; rank 1 comes 40 µs later."""
+    for rank, late in ((0, 0), (1, 40 * US)):
+        writer = Writer(rank, 2)
+        for kind, at in zip("FB", ((0, 360 * US), (100 * US, 200 * US))[rank], strict=True):
+            writer.range(f"PP:{rank}{kind}0", [("gemm", at, at + 50 * US, 7, {})])
+        begin = 450 * US + late
+        more = {"Collective name": "allreduce"}
+        if members:
+            more["Process Group Ranks"] = "[0, 1]"
+        writer.launch(REDUCE, begin, 510 * US, 20, **more)
+        writer.range("Optimizer.step#Adam.step", [("adam", 510 * US, 530 * US, 7, {})])
+        writer.write(folder, host_name="box")
+    return folder
+
+
+def test_collectives_at_the_end_count_from_their_last_member(tmp_path):
+    (pipeline,) = read([tail_traces(tmp_path, members=True)]).pipelines
+    reduces = [
+        event
+        for rank in range(2)
+        for event in pipeline.timeline.events(rank)
+        if event.action.kind is Kind.REDUCE_GRAD
+    ]
+    assert {event.end - event.start for event in reduces} == {20 * US}
+    assert not any(reason.startswith("tail") for reason in pipeline.unknown)
+    assert attribute(pipeline.timeline).ranks[0].optimizer == 20 * US
+
+
+def test_collectives_of_unknown_members_are_told(tmp_path):
+    (pipeline,) = read([tail_traces(tmp_path, members=False)]).pipelines
+    assert any(reason.startswith("tail") for reason in pipeline.unknown)
 
 
 def test_send_receive_kernels_that_nothing_names_are_no_pipeline(tmp_path, simulated):

@@ -7,6 +7,7 @@ pipeline traffic only if a send or a receive launched it; all-to-all uses the sa
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
 from unbubble.action import TRANSFER, Action, Kind
@@ -76,11 +77,14 @@ class DeviceStep:
         ranges = [(m.start, m.end) for m in self.marks if is_optimizer(m.name)]
         found = []
         first_optimizer = min((a for a, _ in ranges), default=self.window.end)
-        between = self.launched_in((after, max(after, first_optimizer)))
-        for kernel in between:
+        turns: Counter[str] = Counter()
+        for kernel in self.launched_in((after, max(after, first_optimizer))):
             if kernel.kind == COLLECTIVE:
                 action = Action(Kind.REDUCE_GRAD, NO_STAGE)
-                found.append(Seen(action, kernel.start, kernel.end))
+                members = self.trace.members.get((kernel.start, kernel.end), "")
+                turns[members] += 1
+                group = f"collective {turns[members]} of ranks {members}" if members else ""
+                found.append(Seen(action, kernel.start, kernel.end, name="reduce", group=group))
         for interval in ranges:
             action = Action(Kind.OPTIMIZER, NO_STAGE)
             if seen := _seen(action, self.launched_in(interval)):

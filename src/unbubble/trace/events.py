@@ -31,7 +31,7 @@ _EMPTY = re.compile(rb"\s*\]")
 
 class Args(msgspec.Struct, gc=False, rename={
     "external": "External id", "collective": "Collective name", "group": "Process Group Name",
-    "description": "Process Group Description", "source": "Src Rank", "destination": "Dst Rank",
+    "ranks": "Process Group Ranks",
 }):  # fmt: skip
     """The few arguments that are looked at, of any type: files are not trusted."""
 
@@ -40,9 +40,7 @@ class Args(msgspec.Struct, gc=False, rename={
     external: Any = None
     collective: Any = None
     group: Any = None
-    description: Any = None
-    source: Any = None
-    destination: Any = None
+    ranks: Any = None
     iteration: Any = None
     microbatch: Any = None
     model_chunk: Any = None

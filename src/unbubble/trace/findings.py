@@ -12,6 +12,7 @@ from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
 from unbubble.trace.comparison import CLASSES, against
 from unbubble.trace.medians import Usual, measured_costs, usual
+from unbubble.trace.observe import RECOMPUTE
 from unbubble.trace.reading import Trace
 
 MAX_WAITS = 1000
@@ -61,6 +62,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "predicted_s": None,
         "against_plan": None,
         "clock_uncertainty_s": None,
+        "class_uncertainty_s": None,
         "clock_offsets_s": None,
         "stages": [],
         "slowest_stage": None,
@@ -100,6 +102,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "fractions": fractions,
         "gains": {k: attribution.in_unit(v) for k, v in attribution.gains._asdict().items()},
         "clock_uncertainty_s": None if uncertainty is None else uncertainty / NS,
+        "class_uncertainty_s": _class_uncertainty(uncertainty),
         "clock_offsets_s": [offset / NS for offset in clocks.offsets],
         "stages": _stages(timeline, one.ranks, times),
         "slowest_stage": _slowest_stage(timeline, times),
@@ -124,13 +127,24 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
     return answer
 
 
+def _class_uncertainty(clocks: int | None) -> dict[str, float] | None:
+    """What the clocks leave open: lengths within a rank are certain, and so are the classes made
+    of them; transfers and the step's length span two clocks."""
+    if clocks is None:
+        return None
+    spanning = ("communication", "overhead")
+    return {f"{name}_s": 2 * clocks / NS if name in spanning else 0.0 for name in CLASSES}
+
+
 def classes(one: Pipeline, attribution: Attribution) -> list[Json]:
-    """Every rank's classes in seconds."""
+    """Every rank's classes in seconds; recompute is None where it is there but not told apart."""
     names = (*CLASSES, "total", "recompute", "optimizer")
+    untold = any(RECOMPUTE in o.unknown for o in one.observed)
     return [
         {"rank": rank}
         | {f"{name}_s": attribution.in_unit(getattr(row, name)) for name in names}
         | {"idle_s": attribution.in_unit(row.total - row.compute)}
+        | ({"recompute_s": None} if untold else {})
         for rank, row in zip(one.ranks, attribution.ranks, strict=True)
     ]
 

@@ -42,6 +42,7 @@ class HostStep:
     named: Sequence[tuple[Interval, Named]]
     ops: Sequence[Op]
     transfers: Sequence[Mark]
+    collectives: Sequence[Mark]
     others: Sequence[Mark]
 
     @classmethod
@@ -55,6 +56,7 @@ class HostStep:
             named=named,
             ops=ops,
             transfers=[m for m in marks if transfer_named(m.name)],
+            collectives=[m for m in marks if is_talk(m.name) and not transfer_named(m.name)],
             others=[
                 m
                 for m in marks
@@ -127,13 +129,18 @@ class HostStep:
             points += [low, high]
         return sorted(points)
 
-    def tail(self) -> list[Seen]:
-        """The optimizer, from its range."""
-        return [
-            Seen(Action(Kind.OPTIMIZER, NO_STAGE), m.start, m.end)
-            for m in self.others
-            if is_optimizer(m.name)
+    def tail(self, after: int) -> list[Seen]:
+        """Collectives that begin after the last action, and the optimizer, from its range."""
+        optimizers = [m for m in self.others if is_optimizer(m.name)]
+        until = min((m.start for m in optimizers), default=self.window.end)
+        found = [
+            Seen(Action(Kind.REDUCE_GRAD, NO_STAGE), m.start, m.end, name="reduce")
+            for m in self.collectives
+            if after <= m.start < until
         ]
+        for m in optimizers:
+            found.append(Seen(Action(Kind.OPTIMIZER, NO_STAGE), m.start, m.end))
+        return found
 
 
 def _last(values: Sequence[int], limit: int) -> int:

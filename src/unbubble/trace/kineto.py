@@ -92,6 +92,8 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             elif (kind := kinds.get(event.name, -1)) < 0:
                 kind = kinds[event.name] = kernel_kind(event.name)
             trace.launched.append((start, end, kind, args and args.correlation))
+            if kind == COLLECTIVE and args is not None and isinstance(args.ranks, str):
+                trace.members[start, end] = args.ranks
         elif category == _MARK:
             trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
         elif "aunch" in event.name or "Mem" in event.name:

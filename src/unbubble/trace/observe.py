@@ -1,5 +1,6 @@
 """Observe: one step of a rank's recording, from the host alone or from its device's kernels."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from unbubble.action import COMPUTE, Action, Kind
@@ -10,6 +11,9 @@ from unbubble.trace.names import Named
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import recover
+
+BACKWARDS = (Kind.B, Kind.I)
+RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
 
 
 def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
@@ -46,7 +50,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     else:
         actions = on_host.actions(ranges)
         halves, sends, receives = on_host.halves()
-        tail = on_host.tail()
+        tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
+    if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):
+        unknown.append("tail: whom its collectives waited for, which is in their time")
+    if any(_repeats(trace, at) for at, named in ranges if named.action.kind in BACKWARDS):
+        unknown.append(RECOMPUTE)
     actions = _split_backwards(actions, ranges)
     base = trace.base_ns
     return Observed(
@@ -66,6 +74,12 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         unknown=tuple(unknown),
         pipeline_group=trace.pipeline_group,
     )
+
+
+def _repeats(trace: RankTrace, interval: Interval) -> bool:
+    """Whether autograd linked new forward operations within a backward."""
+    low, high = interval
+    return bisect_left(trace.linked, low) < bisect_left(trace.linked, high)
 
 
 def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:

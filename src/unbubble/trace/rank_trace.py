@@ -92,6 +92,8 @@ class RankTrace:
         """The correlations that may have no device work: copies, and questions about memory."""
         self.launched: list[tuple[int, int, int, Any]] = []
         """Start, end, kind and correlation of every kernel."""
+        self.members: dict[tuple[int, int], str] = {}
+        """The ranks of a collective, in words, by its kernel's start and end."""
         self.left_out = 0
         """Events that lack a name, a category, a phase or a thread."""
 
