@@ -73,6 +73,10 @@ class RankClasses(NamedTuple):
     optimizer: Fraction
 
 
+CLASSES = RankClasses._fields[1:7]
+"""The names of the classes, in the order in which they are shown."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attribution:
     """The classes of every rank, and the ladder they come from; times in ticks.
@@ -100,6 +104,10 @@ class Attribution:
     def in_unit(self, ticks: Fraction) -> float:
         """Ticks as a float in the timeline's unit."""
         return float(ticks / self.ticks_per_unit)
+
+    def row_in_unit(self, row: RankClasses) -> dict[str, float]:
+        """A rank's classes, their sum, recompute and optimizer by name, in the timeline's unit."""
+        return {name: self.in_unit(getattr(row, name)) for name in RankClasses._fields[1:]}
 
 
 def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:

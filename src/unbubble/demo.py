@@ -149,8 +149,10 @@ def _candidates(layers: Costs, ranks: int, microbatches: int, folder: Path) -> I
 def _fastest(layers: Costs, schedule: Schedule, naive: tuple[int, ...]) -> tuple[int, ...]:
     """The split of least makespan near the one of least bottleneck and near the naive one."""
 
+    order = lowered(schedule)
+
     def makespan(split: tuple[int, ...]) -> int:
-        return predict(schedule, stage_costs(layers, split)).makespan
+        return predict(order, stage_costs(layers, split)).makespan
 
     balanced = partition(layers, schedule.placement, split_backward=schedule.splits_backward)
     starts = (balanced.layers_per_stage, naive)

@@ -182,7 +182,6 @@ def _save(timeline: "Timeline", path: str) -> None:
     dump_recording(path, [timeline])
 
 
-COLUMNS = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
 HEADS = {
     "imbalance_static": "static",
     "imbalance_jitter": "jitter",
@@ -214,7 +213,9 @@ def _print(answer: Mapping[str, Any]) -> None:
 
 
 def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
-    known = [c for c in (*COLUMNS, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
+    from unbubble.attribution import CLASSES
+
+    known = [c for c in (*CLASSES, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
     if "bubble" in known:
         known.remove("idle")
     click.echo()

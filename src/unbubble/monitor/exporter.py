@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from unbubble.attribution import CLASSES
 from unbubble.errors import InputError
-from unbubble.trace.comparison import CLASSES
 
 
 class Metric(NamedTuple):

@@ -3,9 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-from unbubble.attribution import attribute
+from unbubble.attribution import CLASSES, attribute
 from unbubble.monitor.follower import Ready
-from unbubble.trace.comparison import CLASSES
 from unbubble.trace.findings import classes
 
 SECONDS_AN_HOUR = 3600

@@ -1,24 +1,15 @@
 """Outcome: a measured run beside its prediction, in the figures that commands print."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import Any
 
-from unbubble.attribution import Attribution, RankClasses, attribute
+from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute
 from unbubble.runtime.run import GRADIENT_TOLERANCE, Measured
 from unbubble.simulate import Timeline
 
 NOISY = 0.02
-CLASSES = (
-    "compute",
-    "bubble",
-    "imbalance_static",
-    "imbalance_jitter",
-    "communication",
-    "overhead",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +122,10 @@ def _cells(attribution: Attribution, row: RankClasses) -> str:
 
 
 def _classes(attribution: Attribution) -> dict[str, Any]:
-    keys: Sequence[str] = (*CLASSES, "total", "recompute", "optimizer")
     return {
         "ranks": [
             {"rank": row.rank}
-            | {f"{key}_s": attribution.in_unit(getattr(row, key)) for key in keys}
+            | {f"{name}_s": time for name, time in attribution.row_in_unit(row).items()}
             for row in attribution.ranks
         ],
         "gains": {

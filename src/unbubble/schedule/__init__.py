@@ -1,4 +1,4 @@
-"""Schedules: order and placement, their CSV, their proof, their lowering, their families."""
+"""Schedules: order and placement, their CSV, their proof, their lowering."""
 
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import Placement

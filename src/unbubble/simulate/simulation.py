@@ -2,7 +2,6 @@
 
 >>> from unbubble.schedule import Schedule
 >>> from unbubble.costs import Costs
-from unbubble.errors import InputError
 >>> order = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]])
 >>> simulate(order, Costs.uniform(order.placement, backward=2)).makespan
 9

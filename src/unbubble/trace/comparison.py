@@ -3,15 +3,13 @@
 from typing import Any
 
 from unbubble.action import JOINED, unpack
-from unbubble.attribution import Attribution, attribute
+from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.plan import Plan
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline, simulate
 from unbubble.trace.medians import usual
-
-CLASSES = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
 
 Json = dict[str, Any]
 

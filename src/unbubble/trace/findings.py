@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from statistics import median_low
 from typing import Any
 
-from unbubble.attribution import Attribution, attribute
+from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.plan import Plan
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
-from unbubble.trace.comparison import CLASSES, against
+from unbubble.trace.comparison import against
 from unbubble.trace.medians import Usual, measured_costs, usual
 from unbubble.trace.observe import RECOMPUTE
 from unbubble.trace.reading import Trace
@@ -84,6 +84,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         )
         return answer
     timeline, clocks = one.timeline, one.clocks
+    family = recognised(timeline.schedule)
     attribution, costs, times = attribute(timeline), measured_costs(timeline), usual(timeline)
     rows = classes(one, attribution)
     fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
@@ -91,7 +92,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
     seconds = timeline.in_unit
     uncertainty = clocks.uncertainty
     answer |= {
-        "schedule": recognised(timeline.schedule) or timeline.schedule.name or "custom",
+        "schedule": family or timeline.schedule.name or "custom",
         "microbatches": timeline.schedule.microbatches,
         "num_stages": timeline.schedule.num_stages,
         "step_s": seconds(timeline.finish - timeline.begin),
@@ -116,7 +117,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         ],
         "verdict": verdict(fractions),
     }
-    if FROM_RANKS in one.recovered and not recognised(timeline.schedule):
+    if FROM_RANKS in one.recovered and not family:
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
         )
@@ -138,11 +139,10 @@ def _class_uncertainty(clocks: int | None) -> dict[str, float] | None:
 
 def classes(one: Pipeline, attribution: Attribution) -> list[Json]:
     """Every rank's classes in seconds; recompute is None where it is there but not told apart."""
-    names = (*CLASSES, "total", "recompute", "optimizer")
     untold = any(RECOMPUTE in o.unknown for o in one.observed)
     return [
         {"rank": rank}
-        | {f"{name}_s": attribution.in_unit(getattr(row, name)) for name in names}
+        | {f"{name}_s": time for name, time in attribution.row_in_unit(row).items()}
         | {"idle_s": attribution.in_unit(row.total - row.compute)}
         | ({"recompute_s": None} if untold else {})
         for rank, row in zip(one.ranks, attribution.ranks, strict=True)
