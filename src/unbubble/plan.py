@@ -8,18 +8,13 @@
      "parallel": {"tp": 1}, "recompute": ["none", "full"], "sharding": ["none", "none"],
      "target": "pytorch", "prediction": {"makespan": 41.5, "span": 40.25}}
 
-`rank_of` is the rank of every stage; with `copies` the stages of all copies run on, and `flush` is
-false for a pipeline that never drains. Keys at their default are left out; `notes` are not read.
+Keys at their default are left out; `notes` are not read.
 """
 
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from unbubble.action import MICROBATCH_SHIFT, STAGE_MASK, STAGE_SHIFT, parse
 from unbubble.costs import Costs
 from unbubble.costs_file import Clock, costs_document, costs_of
 from unbubble.document import Value, load
@@ -27,7 +22,8 @@ from unbubble.document import parse as parse_document
 from unbubble.errors import InputError
 from unbubble.files import write_text
 from unbubble.partition import stage_costs
-from unbubble.schedule import Placement, Schedule
+from unbubble.schedule import Schedule
+from unbubble.schedule.document import MAX_COUNT, schedule_document, schedule_of
 
 WHAT = "a plan file"
 VERSION = 1
@@ -38,7 +34,6 @@ OPTIONAL = (
     "name", "model", "layers", "layers_per_stage", "costs", "batch", "parallel", "recompute",
     "sharding", "target", "prediction", "notes",
 )  # fmt: skip
-MAX_COUNT = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -221,60 +216,3 @@ def _batch(value: Value) -> Batch:
         )
     sizes = {key: keys[key].integer(1, MAX_COUNT) for key in ("samples", "dp") if key in keys}
     return Batch(**sizes, phases=tuple(phases))
-
-
-def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as plain data: what PyTorch's CSV holds, and what it cannot."""
-    placement = schedule.placement
-    document: dict[str, Any] = {"name": schedule.name, "rank_of": list(placement.rank_of)}
-    if placement.copies > 1:
-        document["copies"] = placement.copies
-    if not schedule.flush:
-        document["flush"] = False
-    document["rows"] = [",".join(map(str, schedule.actions(r))) for r in range(schedule.ranks)]
-    return document
-
-
-def schedule_of(value: Value) -> Schedule:
-    """The inverse of `schedule_document`; every action must be on the rank of its stage."""
-    keys = value.table(("name", "copies", "flush"), ("rank_of", "rows"))
-    ranks = [rank.integer(0, MAX_COUNT) for rank in keys["rank_of"].items()]
-    if ranks and max(ranks) >= len(ranks):
-        raise keys["rank_of"].error(
-            f"rank {max(ranks)} is too high for {len(ranks)} stages; ranks run from 0 and each "
-            "holds a stage"
-        )
-    copies = keys["copies"].integer(1, MAX_COUNT) if "copies" in keys else 1
-    rows = keys["rows"].items()
-    try:
-        placement = Placement(tuple(ranks), copies)
-        return Schedule.of_codes(
-            [_row(row, rank, placement) for rank, row in enumerate(rows)],
-            placement,
-            name=keys["name"].text() if "name" in keys else "",
-            flush=keys["flush"].flag() if "flush" in keys else True,
-        )
-    except InputError as error:
-        if str(error).startswith(value.path):
-            raise
-        raise value.error(str(error)) from None
-
-
-def _row(value: Value, rank: int, placement: Placement) -> "array[int]":
-    codes_of = lru_cache(maxsize=None)(lambda cell: parse(cell).codes)
-    codes = array("q")
-    text = value.text()
-    for position, cell in enumerate(text.split(",") if text else ()):
-        try:
-            found: Sequence[int] = codes_of(cell)
-            for stage in (code >> STAGE_SHIFT & STAGE_MASK for code in found):
-                if stage >= len(placement.rank_of) or placement.rank_of[stage] != rank:
-                    raise InputError(f"stage {stage} of {cell} is not on rank {rank}")
-            if max(code >> MICROBATCH_SHIFT for code in found) > MAX_COUNT:
-                raise InputError(f"the microbatch of {cell} is out of range")
-        except InputError as error:
-            raise value.error(f"action {position}: {error}") from None
-        codes.extend(found)
-    if not codes:
-        raise value.error("the rank has no action; every rank has at least one")
-    return codes

@@ -52,7 +52,7 @@ def test_an_overlapped_pair_is_one_action_in_the_file(tmp_path):
 GOOD = {
     "unbubble_recording": 1,
     "ticks_per_unit": 1000,
-    "schedule": {"rank_of": [0], "orders": [["0F0", "0B0"]]},
+    "schedule": {"rank_of": [0], "rows": ["0F0,0B0"]},
     "steps": [{"begin": 0, "finish": 9, "starts": [[0, 4]], "ends": [[4, 9]]}],
 }
 
@@ -66,8 +66,8 @@ def test_the_smallest_file_is_read():
     [
         ({"unbubble_recording": 2}, "recording"),
         ({"ticks_per_unit": 0}, "ticks_per_unit"),
-        ({"schedule": {"rank_of": [0], "orders": [["0F0", "junk"]]}}, "junk"),
-        ({"schedule": {"rank_of": [1], "orders": [["0F0", "0B0"]]}}, "rank"),
+        ({"schedule": {"rank_of": [0], "rows": ["0F0,junk"]}}, "junk"),
+        ({"schedule": {"rank_of": [1], "rows": ["0F0,0B0"]}}, "rank"),
         ({"steps": [{"begin": 0, "finish": 9, "starts": [[0]], "ends": [[4]]}]}, "1 times"),
         ({"steps": [{"begin": 0, "finish": 9, "starts": [[0, 5]], "ends": [[4, 3]]}]}, "ends"),
         ({"steps": [{"begin": 9, "finish": 0, "starts": [[0, 4]], "ends": [[4, 9]]}]}, "begins"),

@@ -1,42 +1,34 @@
 """Recording: measured (or simulated) steps of one schedule, saved as JSON; our own trace format.
 
     {"unbubble_recording": 1, "unit": "s", "ticks_per_unit": 1000000000, "measured": true,
-     "schedule": {"name": "1f1b", "rank_of": [0, 1], "orders": [["0F0", "0B0"], ["1F0", "1B0"]]},
+     "schedule": {"name": "1f1b", "rank_of": [0, 1], "rows": ["0F0,0B0", "1F0,1B0"]},
      "steps": [{"begin": 0, "finish": 90, "starts": [[0, 60], [30, 45]], "ends": [[20, 80], …],
                 "transfers": [["0SEND_F0", 0, 1, 20, 30]]}]}
 
 Times are ticks; `ends[r][i]` belongs to the i-th action of rank r (an overlapped pair counts as
-one). `communication`, `overhead`, `recompute` and `transfers` are absent where nothing was
-recorded.
+one). The schedule is written as in a plan file (`unbubble.schedule.document`). `communication`,
+`overhead`, `recompute` and `transfers` are absent where nothing was recorded.
 """
 
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from unbubble.action import JOINED, parse
+from unbubble.document import Value
 from unbubble.errors import InputError
 from unbubble.files import read_text, write_text
-from unbubble.schedule import Placement, Schedule
+from unbubble.schedule import Schedule
+from unbubble.schedule.document import schedule_document, schedule_of
 from unbubble.simulate import Timeline, Transfer
 
 WHAT = "a recording of unbubble"
 MAX_TICKS = 1 << 61
 
 Rows = list[list[int]]
-
-
-class SavedOrder(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A schedule: its rows as texts, and which rank holds which stage."""
-
-    rank_of: list[int]
-    orders: list[list[str]]
-    name: str = ""
-    copies: int = 1
-    flush: bool = True
 
 
 class SavedStep(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -57,7 +49,7 @@ class Saved(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
     unbubble_recording: Literal[1]
     ticks_per_unit: int
-    schedule: SavedOrder
+    schedule: dict[str, Any]
     steps: list[SavedStep]
     unit: str = ""
     measured: bool = False
@@ -84,14 +76,8 @@ def parse_recording(text: str | bytes, source: str = "recording") -> list[Timeli
         raise InputError(f"{source}: not {WHAT}: {error}") from None
     if not 1 <= file.ticks_per_unit <= 10**12:
         raise InputError(f"{source}: ticks_per_unit {file.ticks_per_unit} is not in 1 … 10^12")
-    order = file.schedule
+    schedule = schedule_of(Value(file.schedule, f"{source}: schedule"))
     try:
-        schedule = Schedule.of(
-            order.orders,
-            Placement(tuple(order.rank_of), order.copies),
-            name=order.name,
-            flush=order.flush,
-        )
         return [_timeline(step, schedule, file) for step in file.steps]
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
@@ -105,19 +91,12 @@ def saved(steps: Sequence[Timeline]) -> Saved:
     schedule = first.schedule
     if any(step.schedule != schedule for step in steps):
         raise InputError("a recording holds steps of one schedule; save the others apart")
-    placement = schedule.placement
     return Saved(
         unbubble_recording=1,
         unit=first.unit,
         ticks_per_unit=first.ticks_per_unit,
         measured=first.measured,
-        schedule=SavedOrder(
-            name=schedule.name,
-            rank_of=list(placement.rank_of),
-            copies=placement.copies,
-            flush=schedule.flush,
-            orders=[list(map(str, schedule.actions(r))) for r in range(schedule.ranks)],
-        ),
+        schedule=schedule_document(schedule),
         steps=[_step(step) for step in steps],
     )
 
