@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from unbubble.simulate.critical import critical_path
     from unbubble.simulate.jitter import jittered
     from unbubble.simulate.whatif import what_ifs
+    from unbubble.trace import Trace, read_trace
+    from unbubble.trace.findings import findings
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ _HOME = {
     "Setup": "runtime.run",
     "StageCosts": "costs",
     "Timeline": "simulate",
+    "Trace": "trace",
     "UnbubbleError": "errors",
     "Workload": "runtime.workload",
     "attribute": "attribution",
@@ -58,6 +61,7 @@ _HOME = {
     "dump_costs": "costs_file",
     "dump_plan": "plan",
     "fastest": "partition",
+    "findings": "trace.findings",
     "format_csv": "schedule",
     "generate": "families",
     "jittered": "simulate.jitter",
@@ -69,6 +73,7 @@ _HOME = {
     "partition": "partition",
     "predict": "runtime.prediction",
     "profile": "runtime.profile",
+    "read_trace": "trace",
     "record": "runtime.record",
     "run": "runtime.run",
     "simulate": "simulate",
@@ -93,6 +98,7 @@ __all__ = [
     "Setup",
     "StageCosts",
     "Timeline",
+    "Trace",
     "UnbubbleError",
     "Workload",
     "attribute",
@@ -101,6 +107,7 @@ __all__ = [
     "dump_costs",
     "dump_plan",
     "fastest",
+    "findings",
     "format_csv",
     "generate",
     "jittered",
@@ -112,6 +119,7 @@ __all__ = [
     "partition",
     "predict",
     "profile",
+    "read_trace",
     "record",
     "run",
     "simulate",

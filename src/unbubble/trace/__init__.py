@@ -3,4 +3,6 @@
 from unbubble.trace.assembly import Pipeline
 from unbubble.trace.reading import Trace, read
 
-__all__ = ["Pipeline", "Trace", "read"]
+read_trace = read
+
+__all__ = ["Pipeline", "Trace", "read", "read_trace"]
