@@ -2,7 +2,7 @@
 
 import pytest
 
-from unbubble import Schedule
+from unbubble import Schedule, attribute, observed_costs, predict
 from unbubble.runtime.run import Setup, run
 
 ONE_F_ONE_B = [
@@ -56,3 +56,21 @@ def test_no_input_is_used_before_its_sender_sent_it(measured):
         for i in range(4):
             assert ends[f"0F{i}"] <= starts[f"1F{i}"]
             assert ends[f"1B{i}"] <= starts[f"0B{i}"]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_classes_of_every_rank_add_up_to_its_wall_clock(measured, which):
+    for step in measured[which].steps:
+        for row in attribute(step).ranks:
+            assert row.total == step.finish - step.begin
+            classes = row.compute + row.bubble + row.imbalance_static + row.imbalance_jitter
+            assert classes + row.communication + row.overhead == row.total
+            assert row.compute > 0
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_observed_costs_predict_the_steps_they_come_from(measured, which):
+    steps = measured[which].steps
+    predicted = predict(steps[0].schedule, observed_costs(steps))
+    shortest, longest = min(s.makespan for s in steps), max(s.makespan for s in steps)
+    assert shortest / 2 < predicted.makespan < longest * 1.2

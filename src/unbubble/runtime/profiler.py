@@ -1,10 +1,11 @@
 """Profiler: one process of a profile; layers as one-layer stages, then transfers."""
 
 import gc
+import random
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.workload import Stage, Workload, load
 
 KINDS = "FBIW"
+PAUSE = 0.25
+"""Of a round's time, the longest pause between two."""
 SIZES = (1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
@@ -73,8 +76,9 @@ def _overhead() -> Workload:
 def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[int], None]) -> Any:
     """Run all layers as stages of one rank; every process of the launch does so at once.
 
-    A round is two microbatches: one with full backwards, one with split ones. Returns the samples
-    by layer and kind.
+    A round is two microbatches: one with full backwards, one with split ones. Processes pause
+    between rounds, each for a time of its own, so that a layer meets all others beside it, as in
+    a pipeline, and not always itself. Returns the samples by layer and kind.
     """
     modules = [Stage([layer]) for layer in workload.layers]
     stages = [
@@ -94,12 +98,14 @@ def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[i
     inputs, targets = workload.batch(0, 2)
     samples: list[dict[str, list[int]]] = [{kind: [] for kind in KINDS} for _ in modules]
     recorder = Recorder()
+    pauses = random.Random(dist.get_rank())
+    took_ns = 0
     for number in range(-job.warmup, job.rounds):
         on_round(number)
         for module in modules:
             module.zero_grad(set_to_none=False)
         gc.collect()
-        dist.barrier()
+        sleep(pauses.random() * PAUSE * took_ns / 1e9)
         with recorder.recording():
             schedule.step(inputs, target=targets, losses=[], return_outputs=False)
         before = recorder.begin
@@ -107,6 +113,8 @@ def _time(workload: Workload, job: ProfileJob, group: Any, on_round: Callable[[i
             if number >= 0:
                 samples[int(action[:-2])][action[-2]].append(end - before)
             before = end
+        took_ns = before - recorder.begin
+    dist.barrier()
     return samples
 
 
