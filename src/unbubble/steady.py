@@ -30,6 +30,20 @@ def step_time(timeline: Timeline, costs: Costs) -> Fraction:
     )
 
 
+def makespan(timeline: Timeline, costs: Costs) -> Fraction:
+    """Ticks from the first start to the last end of a step, the tail not included; without a flush
+    `step_time`."""
+    if timeline.schedule.flush:
+        return Fraction(timeline.makespan)
+    return step_time(timeline, costs)
+
+
+def bubble_fraction(timeline: Timeline, costs: Costs) -> Fraction:
+    """Idle / (ranks × makespan)."""
+    whole = timeline.ranks * makespan(timeline, costs)
+    return 1 - sum(timeline.work) / whole if whole else Fraction(0)
+
+
 def period(timeline: Timeline) -> Fraction:
     """Ticks that a microbatch takes in the steady state of a pipeline without a flush.
 

@@ -14,7 +14,7 @@ from unbubble.errors import InputError
 from unbubble.families import Family
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
-from unbubble.steady import step_time
+from unbubble.steady import bubble_fraction, step_time
 
 PAYS = Fraction(2, 100)
 """A doubling of m that gains less than this share does not pay."""
@@ -86,8 +86,7 @@ def sweep(
         schedule = family.fitted(ranks, m, virtual, costs_of=costs_of)
         costs = costs_of(schedule)
         timeline = simulate(schedule, costs)
-        step = step_time(timeline, costs)
-        time = step / costs.ticks_per_unit
+        time = step_time(timeline, costs) / costs.ticks_per_unit
         if not time:
             raise InputError("the step takes no time; give times above 0")
         rows.append(
@@ -96,9 +95,7 @@ def sweep(
                 virtual=schedule.num_stages // ranks,
                 timeline=timeline,
                 throughput=m / time,
-                bubble_fraction=timeline.bubble_fraction
-                if schedule.flush
-                else 1 - sum(timeline.work) / (ranks * step),
+                bubble_fraction=bubble_fraction(timeline, costs),
                 observed=None if observed is None else observed[m],
             )
         )

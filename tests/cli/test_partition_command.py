@@ -98,3 +98,40 @@ def test_several_stages_a_rank(unbubble):
 )
 def test_bad_input(refused, line, message):
     assert message in refused(f"partition {line}")
+
+
+@pytest.mark.parametrize(
+    ("line", "frameworks"),
+    [
+        ("-p 4", ["deepspeed", "megatron", "mindformers"]),
+        ("-p 2 -v 2", ["megatron"]),
+        ("-p 2 --schedule zb-v", []),
+        ("-p 4 --schedule dualpipe", []),
+    ],
+)
+def test_exports_are_for_frameworks_that_place_the_stages_so(unbubble, line, frameworks):
+    """Megatron's layout lays stages out in rounds, and was printed for a V and for two copies."""
+    assert list(unbubble(f"partition --layers 12 {line} --json").json["exports"]) == frameworks
+
+
+def test_naive_is_one_microbatch_where_none_are_given(unbubble):
+    """The default of 4p was refused, though nobody had asked for it."""
+    assert unbubble("partition --layers 12 -p 4 --schedule naive --json").json["microbatches"] == 1
+
+
+def test_a_plan_is_drawn_and_simulated_at_the_same_times(unbubble, tmp_path):
+    """It was drawn at F = I = W = 1, whatever its own costs."""
+    plan = tmp_path / "plan.json"
+    planned = unbubble(f"partition --layers 5 -p 4 --json -o {plan}").json["makespan"]
+    assert planned == unbubble(f"simulate --plan {plan} --json").json["makespan"] == 99
+    assert "makespan 99 " in unbubble(f"schedule show {plan}").out
+    assert "makespan 57 " in unbubble(f"schedule show {plan} --forward 1").out
+
+
+def test_pipedream_takes_as_long_here_as_simulated(unbubble, tmp_path):
+    plan = tmp_path / "plan.json"
+    line = f"partition --layers 12 -p 4 --schedule pipedream -o {plan} --json"
+    answer = unbubble(line).json
+    assert (answer["makespan"], answer["bubble_fraction"]) == (144, 0)
+    assert unbubble(f"simulate --plan {plan} --json").json["makespan"] == 144
+    assert load_plan(plan).prediction.makespan == 144

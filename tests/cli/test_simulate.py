@@ -180,6 +180,7 @@ def test_compare_says_what_is_not_possible(unbubble, refused):
         ("--schedule 1f1b -p 4 -m 8 --costs x --forward 1", "--costs x and --forward both give"),
         ("--schedule 1f1b -p 4 -m 8 --layers-per-stage 1,2", "goes with --costs and its layers"),
         ("--csv none.csv", "none.csv: No such file or directory"),
+        ("--schedule pipedream -p 4 -m 8 --what-if", "pipedream never flushes, and --what-if and"),
     ],
 )  # fmt: skip
 def test_bad_input(refused, line, message):
@@ -273,3 +274,8 @@ def test_pipedreams_step_is_that_of_its_steady_state(unbubble):
     assert (row["step"], row["bubble_fraction"]) == (6, 0)
     out = unbubble("simulate --schedule pipedream -p 4 -m 8").out
     assert "24    bubble   0.00 %  a step of the steady state; fill and drain, once, 9 more" in out
+
+
+def test_names_that_begin_with_a_digit_are_words(unbubble):
+    """A table of 1f1b alone had it at the right of its column, like a number."""
+    assert "\n1f1b  " in unbubble("compare -p 4 -m 8 --schedules 1f1b").out

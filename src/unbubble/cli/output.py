@@ -40,8 +40,17 @@ def print_table(rows: Sequence[Mapping[str, str]]) -> None:
     aligned = []
     for cells in columns.values():
         width = max(map(len, cells))
-        right = all(cell[:1] in "0123456789-−." for cell in cells[1:])
+        right = all(map(_is_number, cells[1:]))
         aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
     for line, across in enumerate(zip(*aligned, strict=True)):
         text = "  ".join(across).rstrip()
         click.echo(click.style(text, bold=True) if line == 0 else text)
+
+
+def _is_number(cell: str) -> bool:
+    """Whether a cell is a number, in percent or plain, or the dash of a missing one; not 1f1b."""
+    try:
+        float(cell.removesuffix(" %").replace("−", "-"))
+    except ValueError:
+        return cell == "-"
+    return True

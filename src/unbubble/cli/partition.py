@@ -1,7 +1,6 @@
 """unbubble partition: layers to stages."""
 
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from unbubble.errors import InputError
 
 if TYPE_CHECKING:
     from unbubble.costs import Costs
+    from unbubble.schedule import Placement
 
 
 @click.command("partition")
@@ -41,27 +41,31 @@ def command(
     --objective makespan goes on from there to the split that a descent finds fastest under the
     schedule. The naive equal split stands beside them.
     """
-    from unbubble.families import generate
+    from unbubble.families import family, generate
     from unbubble.partition import even, fastest, partition, rank_loads, stage_costs
     from unbubble.simulate import simulate
+    from unbubble.steady import bubble_fraction, makespan
 
     p = shared.count(ranks, "p", "ranks")
-    m = shared.count(4 * p if microbatches is None else microbatches, "m", "microbatches", 8)
-    rows = _rows(costs_path, layers)
     name = schedule or ("interleaved-1f1b" if (virtual or 1) > 1 else "1f1b")
+    if microbatches is None:
+        microbatches = 1 if family(name).name == "naive" else 4 * p
+    m = shared.count(microbatches, "m", "microbatches", 8)
+    rows = _rows(costs_path, layers)
     order = generate(name, p, m, virtual)
     splits = order.splits_backward
     best = partition(rows, order.placement, split_backward=splits)
 
     def judged(split: Sequence[int]) -> dict[str, Any]:
         loads = rank_loads(rows, order.placement, split, split_backward=splits)
-        step = simulate(order, stage_costs(rows, split))
+        costs = stage_costs(rows, split)
+        step = simulate(order, costs)
         return {
             "layers_per_stage": list(split),
             "loads": [load / rows.ticks_per_unit for load in loads],
             "bottleneck": max(loads) / rows.ticks_per_unit,
-            "makespan": Fraction(step.makespan, rows.ticks_per_unit),
-            "bubble_fraction": step.bubble_fraction,
+            "makespan": makespan(step, costs) / rows.ticks_per_unit,
+            "bubble_fraction": bubble_fraction(step, costs),
         }
 
     chosen = best.layers_per_stage if objective == "bottleneck" else fastest(rows, order)[0]
@@ -73,7 +77,7 @@ def command(
         "schedule": order.name,
         "microbatches": m,
         "naive": naive,
-        "exports": exports(chosen, rows, p),
+        "exports": exports(chosen, rows, order.placement),
         "unit": rows.unit,
     }
     if output is not None:
@@ -117,10 +121,19 @@ def _rows(path: str | None, layers: int | None) -> "Costs":
     return Costs(stages=(one,) * layers)
 
 
-def exports(split: Sequence[int], rows: "Costs", ranks: int) -> dict[str, str]:
-    """The split in the words of frameworks that can take it."""
+def exports(split: Sequence[int], rows: "Costs", placement: "Placement") -> dict[str, str]:
+    """The split in the words of frameworks that can take it.
+
+    All of them place stages in rounds over the ranks, DeepSpeed and the offsets of MindFormers one
+    stage a rank; none has copies of a stage.
+    """
+    from unbubble.schedule.placement import looping
+
+    ranks = placement.ranks
+    if placement != looping(ranks, max(1, len(split) // ranks)):
+        return {}
     bounds = [0, *accumulate(split)]
-    found = {"deepspeed": f"parts = {bounds}"}
+    found = {"deepspeed": f"parts = {bounds}"} if len(split) == ranks else {}
     tokens = ["t"] * rows.num_stages
     names = [row.name.lower() for row in rows.stages]
     named = any(names)
@@ -147,6 +160,7 @@ def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> None
     from unbubble.partition import stage_costs
     from unbubble.plan import Plan, Prediction, dump_plan
     from unbubble.simulate import simulate
+    from unbubble.steady import makespan
 
     costs = stage_costs(rows, split)
     step = simulate(order, costs)
@@ -157,6 +171,9 @@ def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> None
             costs=costs,
             layers=rows,
             layers_per_stage=tuple(split),
-            prediction=Prediction(makespan=step.makespan, span=step.span),
+            prediction=Prediction(
+                makespan=round(makespan(step, costs)),
+                span=step.span if order.flush else round(makespan(step, costs)),
+            ),
         ),
     )

@@ -63,7 +63,10 @@ def show(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Draw SCHEDULE, a name or a file, at its times or at F = I = W = 1."""
+    """Draw SCHEDULE, a name or a file, at the given times.
+
+    Without any a plan is drawn at its own, and everything else at F = I = W = 1.
+    """
     from unbubble.simulate import simulate
 
     costs = shared.CostOptions(options)
@@ -72,9 +75,13 @@ def show(
         rows = [[str(a) for a in order.actions(rank)] for rank in range(order.ranks)]
         print_json({**_about(order), "order": rows, "unit": ""})
         return
+    from unbubble.plan import load_plan
     from unbubble.report.text import render
 
-    timeline = simulate(order, costs.of(order).costs)
+    stages = costs.of(order).costs
+    if Path(schedule).suffix.lower() == ".json" and not costs.path and not costs.given.times:
+        stages = load_plan(schedule).costs
+    timeline = simulate(order, stages)
     click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
 
 

@@ -69,6 +69,11 @@ def command(
         if any(value is not None for value in given) or costs.given.times:
             raise InputError("--plan has a schedule and costs of its own; give nothing beside it")
         order, stages = _planned(plan_path)
+    if not order.flush and (ask or jitter is not None):
+        raise InputError(
+            f"{order.name or 'the schedule'} never flushes, and --what-if and --jitter are about a "
+            "step with a flush; leave them out"
+        )
     timeline = simulate(order, stages.costs)
     if svg or chrome or html:
         from unbubble.report import write

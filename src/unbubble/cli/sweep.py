@@ -47,7 +47,8 @@ def command(
     from unbubble.sweep import doublings, sweep, verdict
 
     p = shared.count(ranks, "p", "ranks")
-    shared.count(most, "m", "microbatches")
+    if most < 2:
+        raise InputError(f"--most is {most}; the first m is 2, so it is at least that")
     gain = quantity.fraction(pays, "--pays")
     costs = shared.CostOptions(options)
     entry = family(schedule)
