@@ -51,7 +51,7 @@ def test_whether_the_bubble_limits_a_measured_run(unbubble, line, verdict, limit
     [
         ("", "-p (ranks) is needed"),
         ("-p 8 -v 0", "-v: 0 is below 1"),
-        ("-p 8 --most 0", "-m (microbatches) is 0"),
+        ("-p 8 --most 0", "--most is 0; the first m is 2"),
         ("-p 8 --most 1", "--most is 1; the first m is 2, so it is at least that"),
         ("-p 8 --pays x", "'x' is not a finite number"),
         ("-p 8 --schedule dualpipe --most 8", "dualpipe takes none of m = 2, 4, 8, … up to 8"),
