@@ -21,7 +21,7 @@ from unbubble.runtime.launch import Progress
 from unbubble.runtime.outcome import Outcome
 from unbubble.runtime.prediction import as_pytorch_runs, lowered, predict
 from unbubble.runtime.profile import profile
-from unbubble.runtime.run import GRADIENT_TOLERANCE, Setup, run
+from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.simulate import Timeline
 from unbubble.trace.recording import dump_recording
@@ -196,9 +196,6 @@ def _verdict(pair: dict[str, Candidate], outcomes: dict[str, Outcome]) -> list[s
 
 
 def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, target: str) -> None:
-    from unbubble.report.html import Gradients
-
-    gradients = outcome.measured.gradients
     dump_recording(folder / f"{name}.recording.json", outcome.measured.steps)
     write(
         outcome.predicted,
@@ -217,16 +214,7 @@ def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, tar
         ],
         costs=candidate.costs,
         attributions=[outcome.predicted_attribution, outcome.attribution],
-        gradients=[
-            Gradients(
-                candidate.schedule.name,
-                gradients.largest_difference,
-                GRADIENT_TOLERANCE,
-                gradients.parameters,
-            )
-        ]
-        if gradients
-        else [],
+        gradients=outcome.gradients,
     )
 
 

@@ -17,9 +17,10 @@ from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.report import write
 from unbubble.report.charts import CLASSES, curves
-from unbubble.report.html import Gradients, html
+from unbubble.report.html import html
 from unbubble.report.scale import Scale, shown
 from unbubble.report.viewer import CAUSE, LOWER, TRANSFER, UPPER, viewer_data
+from unbubble.runtime.gradients import Gradients
 from unbubble.simulate.memory import Curve
 
 VOID = {"meta", "link", "br"}
@@ -62,7 +63,10 @@ def full_page(name="1f1b"):
         as_measured(timeline),
         title=name,
         facts=[(name, name)],
-        gradients=[Gradients(name, 1e-7, 1e-5, 3), Gradients("bad", float("nan"), 1e-5)],
+        gradients={
+            name: Gradients(largest_difference=1e-7, parameter="weight", parameters=3),
+            "bad": Gradients(largest_difference=float("nan"), parameter="weight", parameters=3),
+        },
         warnings=[name],
     )
 

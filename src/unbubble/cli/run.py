@@ -52,7 +52,7 @@ def command(
     from unbubble.runtime.launch import is_main
     from unbubble.runtime.outcome import Outcome
     from unbubble.runtime.prediction import lowered, predict
-    from unbubble.runtime.run import GRADIENT_TOLERANCE, Setup, run
+    from unbubble.runtime.run import Setup, run
     from unbubble.trace.recording import dump_recording
 
     plan = load_plan(plan_path)
@@ -80,10 +80,6 @@ def command(
     if recording:
         dump_recording(recording, measured.steps)
     if svg or chrome or html:
-        from unbubble.report.html import Gradients
-
-        g = measured.gradients
-        name = order.name or "custom"
         write(
             predicted,
             measured=outcome.typical,
@@ -94,9 +90,7 @@ def command(
             facts=[("plan", plan_path), ("model", target)],
             costs=plan.costs,
             attributions=[outcome.predicted_attribution, outcome.attribution],
-            gradients=[Gradients(name, g.largest_difference, GRADIENT_TOLERANCE, g.parameters)]
-            if g
-            else [],
+            gradients=outcome.gradients,
         )
     if as_json:
         print_json(outcome.document())

@@ -3,7 +3,7 @@
 Terminal (`text`), picture (`svg`), Perfetto (`chrome`), page (`html`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -13,7 +13,7 @@ from unbubble.simulate import Timeline
 if TYPE_CHECKING:
     from unbubble.attribution import Attribution
     from unbubble.costs import Costs
-    from unbubble.report.html import Gradients
+    from unbubble.runtime.gradients import Gradients
 
 __all__ = ["write"]
 
@@ -26,7 +26,7 @@ class About(TypedDict, total=False):
     attributions: "Sequence[Attribution] | None"
     costs: "Costs | None"
     memory_limit_bytes: int | None
-    gradients: "Sequence[Gradients]"
+    gradients: "Mapping[str, Gradients]"
     warnings: Sequence[str]
 
 

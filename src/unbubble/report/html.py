@@ -6,9 +6,9 @@ does not, and on paper a drawn timeline (`svg`) takes its place.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from unbubble import __version__
 from unbubble.attribution import Attribution, attribute
@@ -19,21 +19,9 @@ from unbubble.report.language import both, clean
 from unbubble.report.scale import percent, scale_for
 from unbubble.report.svg import svg
 from unbubble.report.viewer import viewer_data
+from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import activations, memory
-
-
-class Gradients(NamedTuple):
-    """The outcome of comparing the gradients of `schedule` with those of one process."""
-
-    schedule: str
-    largest_difference: float
-    tolerance: float
-    parameters: int = 0
-
-    @property
-    def equal(self) -> bool:
-        return self.largest_difference <= self.tolerance
 
 
 def html(
@@ -45,15 +33,16 @@ def html(
     attributions: Sequence[Attribution] | None = None,
     costs: Costs | None = None,
     memory_limit_bytes: int | None = None,
-    gradients: Sequence[Gradients] = (),
+    gradients: Mapping[str, Gradients] | None = None,
     warnings: Sequence[str] = (),
 ) -> str:
     """The report of a timeline, or of a prediction (`timeline`) above its measurement.
 
     `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
     timeline, are made here unless given. `costs` say how transfers share channels and how many
-    bytes a stage holds; without those, memory is counted in microbatches. Raises InputError where
-    two timelines differ in unit.
+    bytes a stage holds; without those, memory is counted in microbatches. `gradients` are the
+    comparisons with one process by the schedule's name. Raises InputError where two timelines
+    differ in unit.
     """
     pictured = [timeline] if measured is None else [timeline, measured]
     longest = max(t.in_unit(t.makespan) for t in pictured)
@@ -69,7 +58,7 @@ def html(
         _classes(page),
         _gains(page[-1]),
         _memory(page, costs, memory_limit_bytes),
-        _gradients(gradients),
+        _gradients(gradients or {}),
         _section("Numbers", "数值", numbers(page)),
         _facts(facts),
     ]
@@ -209,17 +198,17 @@ def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None)
     )
 
 
-def _gradients(gradients: Sequence[Gradients]) -> str:
+def _gradients(gradients: Mapping[str, Gradients]) -> str:
     rows = []
-    for g in gradients:
+    for name, g in gradients.items():
         verdict = (
             f'<td class="good">{both("equal", "一致")}</td>'
             if g.equal
             else f'<td class="bad">{both("different", "不一致")}</td>'
         )
         rows.append(
-            f"<tr><th>{clean(g.schedule)}</th>{verdict}<td>{g.largest_difference:.2e}</td>"
-            f"<td>{g.tolerance:.0e}</td><td>{g.parameters or '–'}</td></tr>"
+            f"<tr><th>{clean(name)}</th>{verdict}<td>{g.largest_difference:.2e}</td>"
+            f"<td>{GRADIENT_TOLERANCE:.0e}</td><td>{g.parameters}</td></tr>"
         )
     if not rows:
         return ""
@@ -284,34 +273,9 @@ def _page(title: str, subtitle: str, body: str, data: dict[str, Any]) -> str:
 <script type="application/json" id="data">{content}</script>
 <script type="module">
 {_asset("viewer.js")}
-{_START}</script>
+{_asset("page.js")}</script>
 </body>
 </html>
-"""
-
-
-_START = """
-const root = document.documentElement;
-document.querySelector(".choices").hidden = false;
-const languageButton = document.querySelector("#language");
-function speakIn(lang) {
-  root.lang = lang;
-  languageButton.textContent = lang === "zh" ? "English" : "中文";
-  languageButton.lang = lang === "zh" ? "en" : "zh";
-}
-if (navigator.language.startsWith("zh")) speakIn("zh");
-languageButton.addEventListener("click", () => speakIn(root.lang === "zh" ? "en" : "zh"));
-document.querySelector("#theme").addEventListener("click", () => {
-  const dark = root.dataset.theme ? root.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-});
-const data = JSON.parse(document.querySelector("#data").textContent);
-root.classList.add("js");          // from here on the drawn timeline is for paper
-mount(document.querySelector("#viewer"), data).catch((error) => {
-  root.classList.remove("js");
-  throw error;
-});
 """
 
 

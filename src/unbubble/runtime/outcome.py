@@ -6,7 +6,8 @@ from statistics import median
 from typing import Any
 
 from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute
-from unbubble.runtime.run import GRADIENT_TOLERANCE, Measured
+from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
+from unbubble.runtime.run import Measured
 from unbubble.simulate import Timeline
 
 NOISY = 0.02
@@ -53,6 +54,12 @@ class Outcome:
     @cached_property
     def predicted_attribution(self) -> Attribution:
         return attribute(self.predicted)
+
+    @property
+    def gradients(self) -> dict[str, Gradients]:
+        """The comparison with one process by the schedule's name; empty where there was none."""
+        found = self.measured.gradients
+        return {self.typical.schedule.name or "custom": found} if found else {}
 
     def document(self) -> dict[str, Any]:
         """The JSON answer of `unbubble run`; times in seconds."""

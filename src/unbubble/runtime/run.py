@@ -11,12 +11,12 @@ import msgspec
 
 from unbubble.action import KIND_MASK, TRANSFER, Action, Kind, pack, unpack
 from unbubble.errors import InputError
+from unbubble.runtime.gradients import Gradients
 from unbubble.runtime.launch import Job, launch
 from unbubble.schedule import Schedule, format_csv
 from unbubble.schedule.check import check
 from unbubble.simulate import Timeline, Transfer
 
-GRADIENT_TOLERANCE = 1e-5
 WAITED_NS = 50_000
 """A shorter wait for a receive is the call itself: the data were there."""
 
@@ -78,19 +78,6 @@ class RankSteps(msgspec.Struct, kw_only=True):
     computes: list[list[int]] = msgspec.field(default_factory=list)
     optimizer: list[int] = msgspec.field(default_factory=list)
     losses: list[float] = msgspec.field(default_factory=list)
-
-
-class Gradients(msgspec.Struct, kw_only=True):
-    """The largest difference of any parameter's gradient from the single process."""
-
-    largest_difference: float
-    parameter: str
-    parameters: int
-
-    @property
-    def equal(self) -> bool:
-        """Whether the difference is rounding; NaN is not."""
-        return self.largest_difference <= GRADIENT_TOLERANCE
 
 
 class PipelineResult(msgspec.Struct, kw_only=True):
