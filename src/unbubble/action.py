@@ -106,6 +106,15 @@ def overlap(forward: Action, backward: Action) -> Action:
     return Action(Kind.OVERLAP_F_B, forward.stage, forward.microbatch, (forward, backward))
 
 
+RECEIVE_OF = {Kind.SEND_F: Kind.RECV_F, Kind.SEND_B: Kind.RECV_B}
+
+
+def receive_of(send: Action) -> Action:
+    """The receive that takes what a send gives: on the stage above, of a gradient below."""
+    step = 1 if send.kind is Kind.SEND_F else -1
+    return Action(RECEIVE_OF[send.kind], send.stage + step, send.microbatch)
+
+
 def pack(kind: int, stage: int, microbatch: int = -1) -> int:
     """The integer code of a plain action."""
     return kind | stage << STAGE_SHIFT | (microbatch + 1) << MICROBATCH_SHIFT

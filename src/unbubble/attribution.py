@@ -24,11 +24,11 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, pack, unpack
+from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
-from unbubble.simulate.replay import timeless
+from unbubble.simulate.replay import timeless, wire_times
 from unbubble.simulate.timeline import Timeline
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
@@ -187,7 +187,7 @@ def _ladder(
         array("q", ((c + x) * scale for c, x in zip(row.compute, row.communication, strict=True)))
         for row in rows
     ]
-    wire = _wire_times(timeline)
+    wire = wire_times(timeline)
     lags = [
         array("q", (wire.get(code & ~JOINED, 0) * scale for code in codes))
         for codes in schedule.codes
@@ -375,18 +375,6 @@ def _means(row: _Row, scale: int, target: int | None = None) -> "array[int]":
         else:
             share = totals[kind] // max(counts[kind], 1)
         times.append(share)
-    return times
-
-
-def _wire_times(timeline: Timeline) -> dict[int, int]:
-    """The time on the wire of each consumer's input, by the consumer's code."""
-    times = {}
-    for transfer in timeline.transfers:
-        send = transfer.action
-        up = send.kind is Kind.SEND_F
-        for kind in (Kind.F,) if up else (Kind.B, Kind.I):
-            consumer = pack(kind, send.stage + (1 if up else -1), send.microbatch)
-            times[consumer] = max(transfer.end - transfer.start, 0)
     return times
 
 

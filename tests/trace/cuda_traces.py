@@ -8,9 +8,8 @@ is a SendRecv too.
 
 import json
 
-from unbubble.action import Kind
+from unbubble.action import Kind, receive_of
 from unbubble.simulate import Timeline
-from unbubble.trace.pairing import receive_of
 
 BASE_NS = 1_700_000_000_000_000_000
 LAUNCH_NS = 2_000

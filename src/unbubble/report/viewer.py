@@ -127,7 +127,7 @@ def _order(schedule: Schedule, ranks: Sequence[int]) -> tuple[list[int], list[in
     for rank in ranks:
         beside: list[int] = []
         for i, code in enumerate(schedule.codes[rank]):
-            (order if is_compute(code & ~JOINED) else beside).append(first[rank] + i)
+            (order if is_compute(code) else beside).append(first[rank] + i)
         offsets.append(len(order))
         order += beside
         offsets.append(len(order))

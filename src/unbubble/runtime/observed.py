@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, pack
+from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, receive_of
 from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.simulate import Timeline
@@ -32,13 +32,8 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
                     samples[code & KIND_MASK, code >> STAGE_SHIFT & STAGE_MASK].append(end - start)
                 joined = bool(code & JOINED)
         for transfer in step.transfers:
-            kind, stage, microbatch, _ = transfer.action
-            receive = (
-                pack(Kind.RECV_F, stage + 1, microbatch)
-                if kind is Kind.SEND_F
-                else pack(Kind.RECV_B, stage - 1, microbatch)
-            )
-            ready = max(ended[pack(kind, stage, microbatch)], ended[receive])
+            posts = (transfer.action, receive_of(transfer.action))
+            ready = max(ended[code] for post in posts for code in post.codes)
             arrivals.append(transfer.end - ready)
     if not samples:
         raise InputError("there are no measured steps to take costs from")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, unpack
+from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, receive_of, unpack
 from unbubble.costs import Costs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.program import Program, time_tables
@@ -140,10 +140,7 @@ def _carried(program: Program, node: int) -> tuple[Action, int]:
     rank_of = program.schedule.placement.rank_of
     if node == program.lane_start[program.schedule.ranks + transfer + 1] - 1:
         return send, rank_of[send.stage]
-    if send.kind is Kind.SEND_F:
-        receive = Action(Kind.RECV_F, send.stage + 1, send.microbatch)
-    else:
-        receive = Action(Kind.RECV_B, send.stage - 1, send.microbatch)
+    receive = receive_of(send)
     return receive, rank_of[receive.stage]
 
 

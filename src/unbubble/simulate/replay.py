@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Action, Kind
+from unbubble.action import JOINED, KIND_MASK, Action, Kind, pack, receive_of
 from unbubble.costs import Costs, Duration, StageCosts
 from unbubble.schedule.inputs import inputs
 from unbubble.schedule.order import Schedule
@@ -59,6 +59,17 @@ def seen_lags(timeline: Timeline) -> list["array[int]"]:
             position += 1
         found.append(lags)
     return found
+
+
+def wire_times(timeline: Timeline) -> dict[int, int]:
+    """The time on the wire of every action's input, in ticks, by the code of the action."""
+    times = {}
+    for transfer in timeline.transfers:
+        receive = receive_of(transfer.action)
+        for kind in (Kind.F,) if receive.kind is Kind.RECV_F else (Kind.B, Kind.I):
+            code = pack(kind, receive.stage, receive.microbatch)
+            times[code] = max(transfer.end - transfer.start, 0)
+    return times
 
 
 def usual_durations(timelines: Sequence[Timeline]) -> list["array[int]"]:

@@ -57,7 +57,7 @@ def waits(timeline: Timeline) -> Iterator[Wait]:
         parts: list[int] = []
         for i, code in enumerate(row):
             position += 1
-            if not is_compute(code & ~JOINED):
+            if not is_compute(code):
                 continue
             parts.append(position)
             if code & JOINED:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from unbubble.action import JOINED, Action, Kind
+from unbubble.action import JOINED, RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
 from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.placement import infer
@@ -18,11 +18,9 @@ from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import (
-    RECEIVE_OF,
     Pair,
     name_in_order,
     pairs,
-    receive_of,
     transfers,
 )
 

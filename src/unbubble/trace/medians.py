@@ -33,7 +33,7 @@ def usual(timeline: Timeline) -> list[Usual]:
     for rank, codes in enumerate(schedule.codes):
         joined = -1
         for place, code in enumerate(codes):
-            if not is_compute(code & ~JOINED):
+            if not is_compute(code):
                 continue
             if code & JOINED:
                 joined = code >> STAGE_SHIFT & STAGE_MASK

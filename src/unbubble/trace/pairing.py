@@ -7,21 +7,13 @@ from then on it is transfer.
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median_low
 
-from unbubble.action import Action, Kind
+from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
 from unbubble.schedule import Placement
 from unbubble.simulate import Transfer
 from unbubble.trace.observed import HalfTransfer, Seen
 
-RECEIVE_OF = {Kind.SEND_F: Kind.RECV_F, Kind.SEND_B: Kind.RECV_B}
-
 Pair = tuple[int, HalfTransfer, int, HalfTransfer]
 """Source rank, its end; destination rank, its end."""
-
-
-def receive_of(send: Action) -> Action:
-    """The action that takes what a send gives."""
-    step = 1 if send.kind is Kind.SEND_F else -1
-    return Action(RECEIVE_OF[send.kind], send.stage + step, send.microbatch)
 
 
 def name_in_order(

@@ -16,13 +16,13 @@ from fractions import Fraction
 from statistics import median
 from typing import NamedTuple
 
-from unbubble.action import JOINED, Kind, pack, unpack
-from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.action import JOINED, Kind, unpack
 from unbubble.errors import InputError
-from unbubble.simulate import Timeline, simulate
+from unbubble.simulate import Timeline
+from unbubble.simulate.program import Program
+from unbubble.simulate.replay import timeless, wire_times
 from unbubble.trace.assembly import NS, TAIL, Pipeline
 from unbubble.trace.observed import Seen
-from unbubble.trace.pairing import receive_of
 
 COMPUTE_NAMES = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward_input",
                  Kind.W: "backward_weight", Kind.OVERLAP_F_B: "overlapped"}  # fmt: skip
@@ -145,10 +145,7 @@ class _Job:
             [min(t.schedule.placement.stages_of(rank)) for rank in range(t.ranks)]
             for t in timelines
         ]
-        nothing = StageCosts(
-            forward=Duration(), backward_input=Duration(), backward_weight=Duration()
-        )
-        self.costs = [Costs(stages=(nothing,) * t.schedule.num_stages) for t in timelines]
+        self.programs = [Program(t.schedule, timeless(t.schedule)) for t in timelines]
         self.places: list[list[list[tuple[int, Operation]]]] = []
         self.wires: list[list[list[tuple[int, Operation]]]] = []
         self.tails: list[list[list[Operation]]] = []
@@ -157,14 +154,7 @@ class _Job:
             self._add(number, timeline, pipelines[number])
 
     def _add(self, number: int, timeline: Timeline, pipeline: Pipeline) -> None:
-        wire = {}
-        for transfer in timeline.transfers:
-            receive = receive_of(transfer.action)
-            forward = receive.kind is Kind.RECV_F
-            for kind in (Kind.F,) if forward else (Kind.B, Kind.I):
-                code = pack(kind, receive.stage, receive.microbatch)
-                name = "forward_transfer" if forward else "backward_transfer"
-                wire[code] = (name, transfer.end - transfer.start)
+        wire = wire_times(timeline)
         self.places.append([])
         self.wires.append([])
         self.tails.append([])
@@ -181,10 +171,10 @@ class _Job:
                 kind = unpack(code & ~JOINED).kind
                 ticks = timeline.ends[rank][place] - timeline.starts[rank][place]
                 if code & ~JOINED in wire:
-                    name, time = wire[code & ~JOINED]
+                    name = "forward_transfer" if kind is Kind.F else "backward_transfer"
                     op = Operation(number, rank, stage, name, place, "")
                     wires.append((place, op))
-                    self.durations[op] = time
+                    self.durations[op] = wire[code & ~JOINED]
                 if code & JOINED:
                     continue
                 if seen is None:
@@ -202,7 +192,9 @@ class _Job:
     def time(self, durations: Durations) -> int:
         """The step's makespan in ns: each pipeline's simulation, then the tail's collectives."""
         clocks: dict[tuple[int, int], int] = {}
-        for number, timeline in enumerate(self.timelines):
+        for number, (timeline, program) in enumerate(
+            zip(self.timelines, self.programs, strict=True)
+        ):
             lengths, lags = [], []
             for rank, codes in enumerate(timeline.schedule.codes):
                 length, lag = array("q", bytes(8 * len(codes))), array("q", bytes(8 * len(codes)))
@@ -212,9 +204,9 @@ class _Job:
                     lag[place] = durations[op]
                 lengths.append(length)
                 lags.append(lag)
-            found = simulate(timeline.schedule, self.costs[number], durations=lengths, lags=lags)
-            for rank, ends in enumerate(found.ends):
-                clocks[number, rank] = ends[-1]
+            ends = program.run(*program.times(lengths, lags))
+            for rank, stop in enumerate(program.rank_start[1:]):
+                clocks[number, rank] = ends[stop - 1]
         return self._tail(clocks, durations)
 
     def _tail(self, clocks: dict[tuple[int, int], int], durations: Durations) -> int:
