@@ -87,3 +87,10 @@ def test_the_alert_rules_use_metrics_that_there_are():
     assert set(re.findall(r"alertname: (\w+)", CASES.read_text())) <= alerts
     if promtool := shutil.which("promtool"):
         subprocess.run([promtool, "test", "rules", CASES], check=True)
+
+
+def test_the_page_names_every_metric():
+    page = (Path(__file__).parents[2] / "docs" / "live.md").read_text()
+    for name, metric in METRICS.items():
+        shown = name + ("_total" if metric.kind == "counter" else "")
+        assert f"`{shown}`" in page

@@ -1,5 +1,7 @@
 """A training loop on PyTorch's own schedules with the live recorder around it, as a job's task."""
 
+from time import perf_counter_ns
+
 import torch
 from torch import distributed as dist
 from torch.distributed.pipelining import (
@@ -11,6 +13,8 @@ from torch.distributed.pipelining import (
 )
 
 from unbubble import record
+from unbubble.runtime import record as live
+from unbubble.runtime.device import DeviceClock, DeviceRecorder
 from unbubble.runtime.emulated import sleeping
 from unbubble.runtime.workload import Stage
 
@@ -65,6 +69,7 @@ def train(folder, progress):
             wrong.append(f"{name}: something stayed replaced")
         step()  # not recorded any more
     by_stage(f"{folder}/stages")
+    as_on_a_device(f"{folder}/device")
     return wrong
 
 
@@ -95,3 +100,29 @@ def broken(whole):
 
     forward.whole = whole
     return forward
+
+
+def as_on_a_device(folder):
+    """Steps timed by events, which the device is past only after a while."""
+    live.recorder_of = lambda device: DeviceRecorder(DeviceClock(Event))
+    schedule, optimizer, step = build("1f1b")
+    with record(schedule, optimizer, folder=folder):
+        for _ in range(STEPS):
+            step()
+            optimizer.step()
+
+
+class Event:
+    """An event of a device that does everything at once and tells of it 20 ms later."""
+
+    def record(self):
+        self.at = perf_counter_ns()
+
+    def query(self):
+        return perf_counter_ns() > self.at + 20_000_000
+
+    def synchronize(self):
+        pass
+
+    def elapsed_time(self, other):
+        return (other.at - self.at) / 1e6

@@ -18,12 +18,16 @@ def folder(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+NAMES = [*SCHEDULES, "device"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_step_is_read_back_as_the_schedule_that_ran(folder, name):
     trace = read([folder / name])
     assert (trace.format, trace.ignored) == ("live", ())
     assert trace.steps == tuple(range(STEPS))
-    wanted = generate(name, 2, MICROBATCHES, virtual=SCHEDULES[name][1])
+    schedule = "1f1b" if name == "device" else name
+    wanted = generate(schedule, 2, MICROBATCHES, virtual=SCHEDULES[schedule][1])
     for number in trace.steps:
         (pipeline,) = trace.pipelines_of(number)
         assert pipeline.unknown == ()
@@ -39,7 +43,7 @@ def test_every_step_is_read_back_as_the_schedule_that_ran(folder, name):
             assert sum(row[1:7]) == row.total == timeline.finish
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_action_takes_what_the_model_took(folder, name):
     (pipeline,) = read([folder / name], step=1).pipelines
     timeline = pipeline.timeline
@@ -52,7 +56,7 @@ def test_an_action_takes_what_the_model_took(folder, name):
                 assert event.end - event.start - overhead >= least * 1e9
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_input_is_used_before_its_sender_sent_it(folder, name):
     (pipeline,) = read([folder / name], step=2).pipelines
     timeline = pipeline.timeline

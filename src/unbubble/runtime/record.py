@@ -10,8 +10,10 @@ Every rank does so. `unbubble trace steps` says where a step went, `unbubble wat
 """
 
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -27,10 +29,13 @@ from torch.distributed.pipelining.schedules import _PipelineSchedule
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from unbubble.errors import InputError
-from unbubble.runtime.recorder import Recorder, stages_of
+from unbubble.runtime.device import DeviceClock, DeviceRecorder
+from unbubble.runtime.recorder import Columns, Recorder, stages_of
 from unbubble.runtime.segments import Segments
 from unbubble.trace.live import Run, Step
 
+MOST_TAKEN = 16
+"""Steps that may be waiting for the device to be past them."""
 _numbers = count()
 
 
@@ -41,9 +46,10 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
     runs (then each step is a `with recorder.step():`), and the optimizers, whose time then belongs
     to the step. All ranks of the job give the same shared `folder`, or each its own.
 
-    `first_step` numbers the first step (a resumed job's is not 0). `keep` files of about
-    `max_bytes` stay for each rank. Raises InputError for what cannot be watched, OSError where the
-    folder cannot be written.
+    A step is in the files when its optimizer returns; on an accelerator when the device is past it,
+    a step or two later. `first_step` numbers the first step (a resumed job's is not 0). `keep`
+    files of about `max_bytes` stay for each rank. Raises InputError for what cannot be watched,
+    OSError where the folder cannot be written.
     """
 
     def __init__(
@@ -64,10 +70,9 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         if not stages:
             raise InputError("record needs the pipeline's schedule, or its stages; none was given")
         self._segments = Segments(folder, _run(stages[0].group), max_bytes=max_bytes, keep=keep)
-        self._recorder = Recorder()
-        self._pending: Step | None = None
-        self._actions: list[str] = []
-        self._optimizer_begin = 0
+        self._recorder = recorder_of(stages[0].device)
+        self._present: _Taken | None = None
+        self._taken: deque[_Taken] = deque()
         self._waiting: set[int] = set()
         self._undo: list[Callable[[], None]] = []
 
@@ -104,40 +109,36 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._write()
-        while self._undo:
-            self._undo.pop()()
-        self._recorder.unwatch()
-        self._segments.close()
+        try:
+            self._over()
+            self._write(everything=True)
+        except RuntimeError:
+            if error is None:  # else the device has failed, and the loop's own error says why
+                raise
+        finally:
+            while self._undo:
+                self._undo.pop()()
+            self._recorder.unwatch()
+            self._segments.close()
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """Everything of one step but the optimizer; a watched schedule calls it by itself."""
-        self._write()
-        recorder = self._recorder
+        self._over()
+        recorder, clock = self._recorder, self._recorder.clock
+        if clock.due:
+            self._write(everything=True)
+            clock.meet()
         with recorder.recording():
             yield
-        if not recorder.actions:
+        actions, columns = recorder.take()
+        if not actions:
             return
-        before, times = recorder.begin, []
-        for end, wait in zip(recorder.ends, recorder.waits, strict=True):
-            times.append(end - before - wait)
-            before = end
-        self._actions = recorder.actions
-        self._pending = Step(
-            step=self.next_step,
-            order=0,
-            begin=recorder.begin,
-            finish=perf_counter_ns(),
-            waits=recorder.waits,
-            times=times,
-            own=recorder.computes,
-        )
+        self._present = _Taken(self.next_step, actions, columns, clock.mark())
         self.next_step += 1
         self._waiting = {id(optimizer) for optimizer in self._optimizers}
-        self._optimizer_begin = 0
         if not self._waiting:
-            self._write()
+            self._over()
 
     def _stepping(self, schedule: Any, function: Callable[..., Any]) -> Callable[..., Any]:
         def stepping(*args: Any, **kwargs: Any) -> Any:
@@ -149,21 +150,56 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         return stepping
 
     def _optimizer_begins(self, *_: Any) -> None:
-        self._optimizer_begin = self._optimizer_begin or perf_counter_ns()
+        if self._present is not None and self._present.optimizer is None:
+            self._present.optimizer = self._recorder.clock.mark()
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
         self._waiting.discard(id(optimizer))
-        if self._pending is not None:
-            end = perf_counter_ns()
-            self._pending.optimizer = (self._optimizer_begin, end)
-            self._pending.finish = end
+        if self._present is not None:
+            self._present.finish = self._recorder.clock.mark()
             if not self._waiting:
-                self._write()
+                self._over()
 
-    def _write(self) -> None:
-        if self._pending is not None:
-            self._segments.write(self._actions, self._pending)
-            self._pending = None
+    def _over(self) -> None:
+        """Nothing more comes of the present step."""
+        if self._present is not None:
+            self._taken.append(self._present)
+            self._present = None
+        self._write()
+
+    def _write(self, *, everything: bool = False) -> None:
+        """The steps that the clock is past; all of them if it must wait for the device."""
+        clock = self._recorder.clock
+        while self._taken:
+            one = self._taken[0]
+            if not (everything or len(self._taken) > MOST_TAKEN or clock.passed(one.finish)):
+                return
+            begin, waits, times, own = one.columns()
+            last = begin + sum(waits) + sum(times)
+            finish = max(clock.ns(one.finish), last)
+            optimizer = None
+            if one.optimizer is not None:
+                optimizer = (max(clock.ns(one.optimizer), last), finish)
+            step = Step(step=one.step, order=0, begin=begin, finish=finish,
+                        waits=waits, times=times, own=own, optimizer=optimizer)  # fmt: skip
+            self._segments.write(one.actions, step)
+            self._taken.popleft()
+
+
+@dataclass
+class _Taken:
+    """A step that ran, until it is written; marks of the recorder's clock."""
+
+    step: int
+    actions: list[str]
+    columns: Callable[[], Columns]
+    finish: Any
+    optimizer: Any = None
+
+
+def recorder_of(device: torch.device) -> Recorder:
+    """The recorder for stages on a device."""
+    return Recorder() if device.type == "cpu" else DeviceRecorder(DeviceClock.of(device))
 
 
 def _run(group: Any) -> Run:

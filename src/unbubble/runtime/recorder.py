@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.distributed.pipelining import schedules
 
@@ -39,10 +39,36 @@ _ABSENT = object()
 Function = Callable[..., Any]
 
 
+class Columns(NamedTuple):
+    """One step in ns: when it began; of each action the wait, its time, and the model's part of
+    that."""
+
+    begin: int
+    waits: list[int]
+    times: list[int]
+    own: list[int]
+
+
+class HostClock:
+    """The clock of a step whose actions are over when their calls return."""
+
+    due = False
+
+    def mark(self) -> int:
+        return perf_counter_ns()
+
+    def passed(self, mark: int) -> bool:
+        return True
+
+    def ns(self, mark: int) -> int:
+        return mark
+
+
 class Recorder:
     """End, wait and model time of each action of one step; ns of the monotonic clock."""
 
     def __init__(self) -> None:
+        self.clock: Any = HostClock()
         self.action = ""
         """The action that runs, or the last that did."""
         self.begin = 0
@@ -88,9 +114,7 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record the step that runs inside; what was recorded before is dropped."""
-        for column in (self.actions, self.ends, self.waits, self.computes, self._called):
-            column.clear()
-        self.action, self._inside = "", False
+        self._clear()
         original = schedules.record_function, schedules._wait_batch_p2p, schedules._batch_p2p
         annotate, wait_batch, batch = original
 
@@ -120,6 +144,19 @@ class Recorder:
         finally:
             self._on = False
             (schedules.record_function, schedules._wait_batch_p2p, schedules._batch_p2p) = original
+
+    def take(self) -> tuple[list[str], Callable[[], Columns]]:
+        """The recorded step's actions, and their times when the clock is past them."""
+        before, times = self.begin, []
+        for end, wait in zip(self.ends, self.waits, strict=True):
+            times.append(end - before - wait)
+            before = end
+        found = Columns(self.begin, self.waits, times, self.computes)
+        return self.actions, lambda: found
+
+    def _clear(self) -> None:
+        self.actions, self.ends, self.waits, self.computes, self._called = [], [], [], [], []
+        self.action, self._inside = "", False
 
     def _enter(self, action: str) -> None:
         self.action = action
