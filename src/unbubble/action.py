@@ -15,7 +15,7 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt
 
 
 class Kind(IntEnum):
@@ -149,21 +149,17 @@ def parse(text: str) -> Action:
     match = _PLAIN.fullmatch(word)
     if match is None:
         raise InputError(
-            f"{_shown(word)} is not an action; write stage, kind, microbatch as in 2F0, 1I3, "
+            f"{excerpt(word)!r} is not an action; write stage, kind, microbatch as in 2F0, 1I3, "
             "0SEND_F0, 2REDUCE_GRAD or (0F3;5B1)OVERLAP_F_B"
         )
     kind = Kind[match[2]]
     if (kind in WHOLE_STAGE) != (match[3] == ""):
         rule = "carries no microbatch" if kind in WHOLE_STAGE else "needs a microbatch"
         example = Action(kind, 2, -1 if kind in WHOLE_STAGE else 0)
-        raise InputError(f"{_shown(word)}: {kind.name} {rule}, as in {example}")
+        raise InputError(f"{excerpt(word)!r}: {kind.name} {rule}, as in {example}")
     if len(match[1]) > 8 or len(match[3]) > 10:
-        raise InputError(f"{_shown(word)}: the stage or the microbatch is out of range")
+        raise InputError(f"{excerpt(word)!r}: the stage or the microbatch is out of range")
     stage, microbatch = int(match[1]), int(match[3]) if match[3] else -1
     if stage >= MAX_STAGES or microbatch >= MAX_MICROBATCHES:
-        raise InputError(f"{_shown(word)}: the stage or the microbatch is out of range")
+        raise InputError(f"{excerpt(word)!r}: the stage or the microbatch is out of range")
     return Action(kind, stage, microbatch)
-
-
-def _shown(word: str) -> str:
-    return repr(word if len(word) <= 40 else word[:37] + "...")

@@ -41,6 +41,18 @@ class Duration(NamedTuple):
         return Duration(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+TIMES = ("forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute")
+"""The fields of StageCosts that are times."""
+TIME_OF = {
+    Kind.F: "forward",
+    Kind.B: "backward",
+    Kind.I: "backward_input",
+    Kind.W: "backward_weight",
+    Kind.OVERLAP_F_B: "overlapped",
+}
+"""Which of them a kind of action takes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageCosts:
     """One stage (or one layer, to be partitioned) and one microbatch.

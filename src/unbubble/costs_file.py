@@ -24,15 +24,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unbubble import quantity
-from unbubble.costs import CHANNELS, MAX_TICKS, Costs, Duration, Edge, StageCosts, Tail, ticks_for
+from unbubble.costs import (
+    CHANNELS,
+    MAX_TICKS,
+    TIMES,
+    Costs,
+    Duration,
+    Edge,
+    StageCosts,
+    Tail,
+    ticks_for,
+)
 from unbubble.document import Value, load, parse
 from unbubble.errors import InputError
 from unbubble.files import write_text
 
 WHAT = "a costs file with rows under stages or layers"
 NANOSECONDS = 10**9
-PARTS = ("compute", "communication", "overhead")
-ROW_TIMES = ("forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute")
+PARTS = Duration._fields
 ROW_BYTES = ("held_until_input_bytes", "held_until_weight_bytes", "weight_bytes", "output_bytes")
 HOST_TIMES = ("send_host", "recv_host", "action_overhead")
 TAIL_TIMES = ("reduce", "clip", "optimizer")
@@ -75,9 +84,7 @@ def costs_of(document: Value) -> Costs:
     values = keys[rows[0]].items()
     if not values:
         raise keys[rows[0]].error("there is no row; one row a stage or layer is needed")
-    tables = [
-        row.table((*ROW_TIMES[1:], *ROW_BYTES, "name", *PEOPLES), ["forward"]) for row in values
-    ]
+    tables = [row.table((*TIMES[1:], *ROW_BYTES, "name", *PEOPLES), ["forward"]) for row in values]
     for row, table in zip(values, tables, strict=True):
         if "backward" not in table and not {"backward_input", "backward_weight"} <= table.keys():
             raise row.error(
@@ -110,7 +117,7 @@ def costs_of(document: Value) -> Costs:
 
 def _check_length(document: Value, costs: Costs) -> None:
     """That no time grows beyond 64 bits on a slow rank or a slow edge."""
-    times = (getattr(row, key) for row in costs.stages for key in ROW_TIMES)
+    times = (getattr(row, key) for row in costs.stages for key in TIMES)
     longest = max(time.total for time in times if time is not None)
     if longest * max(costs.speed.values(), default=1) >= MAX_TICKS:
         raise document.error("speed makes the longest time too long to add up exactly")
@@ -180,7 +187,7 @@ def _times(
     keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]
 ) -> Iterable[tuple[Fraction, bool]]:
     """Every time in the file in its own unit, and whether it carries one."""
-    found = [row[key] for row in rows for key in ROW_TIMES if key in row]
+    found = [row[key] for row in rows for key in TIMES if key in row]
     found += [keys[key] for key in HOST_TIMES if key in keys]
     if "tail" in keys:
         tail = keys["tail"].table((*TAIL_TIMES, "overlap_reduce"))
@@ -194,7 +201,7 @@ def _times(
 
 
 def _stage(row: Mapping[str, Value], clock: Clock) -> StageCosts:
-    fields: dict[str, Any] = {key: _duration(row[key], clock) for key in ROW_TIMES if key in row}
+    fields: dict[str, Any] = {key: _duration(row[key], clock) for key in TIMES if key in row}
     fields |= {key: row[key].size() for key in ROW_BYTES if key in row}
     for key in ROW_BYTES:
         if fields.get(key, 0) >= MAX_TICKS:
@@ -327,7 +334,7 @@ def costs_document(costs: Costs, *, rows: str = "stages") -> dict[str, Any]:
         return dict(zip(PARTS, map(time, parts), strict=True))
 
     def stage(row: StageCosts) -> dict[str, Any]:
-        times = {key: getattr(row, key) for key in ROW_TIMES}
+        times = {key: getattr(row, key) for key in TIMES}
         sizes = {key: getattr(row, key) for key in ROW_BYTES}
         return (
             ({"name": row.name} if row.name else {})

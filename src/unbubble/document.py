@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from unbubble import quantity
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt
 from unbubble.files import read_text
 
 T = TypeVar("T")
@@ -65,10 +65,9 @@ class Value:
     def shown(self) -> str:
         """The value in a few characters."""
         try:
-            text = repr(self.raw)
+            return excerpt(repr(self.raw))
         except ValueError:  # an integer of thousands of digits
             return "a huge integer"
-        return text if len(text) <= 40 else text[:37] + "..."
 
     def _child(self, key: str | int) -> str:
         if isinstance(key, int):
@@ -82,7 +81,7 @@ class Value:
         names = [*required, *known]
         for key in self.raw:
             if names and key not in names:
-                raise self.error(f"unknown key {_short(key)}; {_nearest(key, names)}")
+                raise self.error(f"unknown key {excerpt(key)!r}; {_nearest(key, names)}")
         for key in required:
             if key not in self.raw:
                 raise self.error(f"the key {key!r} is missing")
@@ -99,7 +98,7 @@ class Value:
             raise self.error(f"{self.shown} is not a text")
         known = list(choices)
         if known and self.raw not in known:
-            raise self.error(f"{_short(self.raw)} is not known; known are {', '.join(known)}")
+            raise self.error(f"{excerpt(self.raw)!r} is not known; known are {', '.join(known)}")
         return self.raw
 
     def flag(self) -> bool:
@@ -145,10 +144,6 @@ class Value:
         if isinstance(self.raw, bool) or not isinstance(self.raw, (int, float, str)):
             raise self.error(f"{self.shown} is neither a number nor a text")
         return reader(self.raw, self.path)
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def _nearest(word: str, known: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The three ways a call ends badly, with the exit status that the command line gives each."""
+"""The ways a call ends badly, each with its exit status on the command line, and their words."""
 
 
 class UnbubbleError(Exception):
@@ -15,3 +15,10 @@ class InputError(UnbubbleError, ValueError):
 
 class RunError(UnbubbleError, RuntimeError):
     """It ran and failed: a rank lost, gradients differ, a check broke. Exit status 1."""
+
+
+def excerpt(value: object) -> str:
+    """The first characters of what a message shows and may be of any length."""
+    # hex: str refuses the longest integers
+    text = hex(value) if isinstance(value, int) and abs(value) > 10**40 else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

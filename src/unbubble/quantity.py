@@ -9,7 +9,7 @@
 import re
 from fractions import Fraction
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt
 
 SECONDS = {
     "ns": Fraction(1, 10**9),
@@ -49,7 +49,7 @@ def time(text: str | int | float | Fraction, what: str = "time") -> tuple[Fracti
     else:
         amount, suffix = _split(str(text), what)
     if amount < 0:
-        raise InputError(f"{what}: {_shown(text)} is negative; a time is at least 0")
+        raise InputError(f"{what}: {excerpt(text)} is negative; a time is at least 0")
     if not suffix:
         return amount, False
     if suffix not in SECONDS:
@@ -89,23 +89,17 @@ def _split(text: str, what: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         raise InputError(
-            f"{what}: {_shown(text)!r} is not a finite number, or not one followed by a unit"
+            f"{what}: {excerpt(text)!r} is not a finite number, or not one followed by a unit"
         )
     if len(match[1]) > _MAX_DIGITS:
-        raise InputError(f"{what}: {_shown(text)} has more than {_MAX_DIGITS} digits")
+        raise InputError(f"{what}: {excerpt(text)} has more than {_MAX_DIGITS} digits")
     return _bounded(Fraction(match[1]), text, what), match[2].strip()
 
 
 def _bounded(amount: Fraction, text: object, what: str) -> Fraction:
     if abs(amount) > 10**30:
-        raise InputError(f"{what}: {_shown(text)} is too large; a number is at most 1e30")
+        raise InputError(f"{what}: {excerpt(text)} is too large; a number is at most 1e30")
     return amount
-
-
-def _shown(value: object) -> str:
-    # hex: str refuses the longest integers
-    text = hex(value) if isinstance(value, int) and abs(value) > 10**40 else str(value)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _scaled(text: str, base: str, what: str, example: str, *, bare: bool) -> Fraction:

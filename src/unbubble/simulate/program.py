@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, Kind, unpack
-from unbubble.costs import CHANNELS, Costs, Duration
+from unbubble.costs import CHANNELS, TIMES, Costs, Duration
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
@@ -313,13 +313,8 @@ def has_part(costs: Costs, part: str) -> bool:
         return any(row.recompute.compute for row in costs.stages)
     if part == "overhead" and costs.action_overhead:
         return True
-    return any(
-        getattr(duration, part)
-        for row in costs.stages
-        for duration in (row.forward, row.backward, row.backward_input, row.backward_weight,
-                         row.overlapped, row.recompute)
-        if duration is not None
-    )  # fmt: skip
+    durations = (getattr(row, name) for row in costs.stages for name in TIMES)
+    return any(getattr(duration, part) for duration in durations if duration is not None)
 
 
 def time_tables(

@@ -9,12 +9,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from unbubble.costs import Costs, Duration, Edge, StageCosts
+from unbubble.costs import TIMES, Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.simulation import simulate
-
-_TIMES = ("forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute")
 
 
 class WhatIf(NamedTuple):
@@ -90,7 +88,7 @@ def balanced(costs: Costs) -> Costs:
     count = costs.num_stages
     finer = finer_ticks(costs, count)
     means: dict[str, Duration] = {}
-    for name in _TIMES:
+    for name in TIMES:
         column = [getattr(row, name) for row in finer.stages]
         if None not in column:
             means[name] = Duration(*(sum(part) // count for part in zip(*column, strict=True)))
@@ -133,5 +131,5 @@ def _map_times(row: StageCosts, change: Callable[[int], int]) -> StageCosts:
 
 
 def _map_durations(row: StageCosts, change: Callable[[Duration], Duration]) -> StageCosts:
-    times = {name: getattr(row, name) for name in _TIMES}
+    times = {name: getattr(row, name) for name in TIMES}
     return replace(row, **{n: change(t) for n, t in times.items() if t is not None})  # type: ignore[arg-type]

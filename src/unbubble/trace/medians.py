@@ -6,7 +6,7 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
-from unbubble.costs import Costs, Duration, Edge, StageCosts, Tail
+from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.simulate import Timeline
 from unbubble.simulate.timeline import is_compute
 from unbubble.simulate.waits import waits
@@ -59,10 +59,8 @@ def _usual(stage: int, rank: int, kind: Kind, rows: Sequence[tuple[int, int, int
 def measured_costs(timeline: Timeline) -> Costs:
     """Costs of the medians: stages (of one copy), edges, the runtime's own gaps, the tail."""
     stages: list[dict[str, Any]] = [{} for _ in range(timeline.schedule.num_stages)]
-    keys = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward_input",
-            Kind.W: "backward_weight", Kind.OVERLAP_F_B: "overlapped"}  # fmt: skip
     for one in usual(timeline):
-        stages[one.stage % len(stages)].setdefault(keys[one.kind], one.parts)
+        stages[one.stage % len(stages)].setdefault(TIME_OF[one.kind], one.parts)
     edges = {pair: Edge(latency=ticks) for pair, ticks in wire_medians(timeline).items()}
     typical = median_low(edge.latency for edge in edges.values()) if edges else 0
     return Costs(

@@ -17,15 +17,13 @@ from statistics import median
 from typing import NamedTuple
 
 from unbubble.action import JOINED, Kind, unpack
+from unbubble.costs import TIME_OF
 from unbubble.errors import InputError
 from unbubble.simulate import Timeline
 from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
 from unbubble.trace.assembly import NS, TAIL, Pipeline
 from unbubble.trace.observed import Seen
-
-COMPUTE_NAMES = {Kind.F: "forward", Kind.B: "backward", Kind.I: "backward_input",
-                 Kind.W: "backward_weight", Kind.OVERLAP_F_B: "overlapped"}  # fmt: skip
 
 
 class Operation(NamedTuple):
@@ -127,7 +125,7 @@ def _smooth(measured: Sequence[Durations]) -> dict[str, int]:
     for own in measured:
         for op, ticks in own.items():
             found[op.name].append(ticks)
-    works = {*COMPUTE_NAMES.values(), "optimizer"}
+    works = {*TIME_OF.values(), "optimizer"}
     return {
         name: round(sum(ticks) / len(ticks) if name in works else median(ticks))
         for name, ticks in found.items()
@@ -179,7 +177,7 @@ class _Job:
                     continue
                 if seen is None:
                     joined = place > 0 and codes[place - 1] & JOINED
-                    name = COMPUTE_NAMES[Kind.OVERLAP_F_B if joined else kind]
+                    name = TIME_OF[Kind.OVERLAP_F_B if joined else kind]
                 else:
                     name = seen.name or kind.name.lower()
                 op = Operation(number, rank, stage, name, place, seen.group if seen else "")
