@@ -83,11 +83,12 @@ class HostStep:
             else:
                 first, last = body[0].start, max(op.end for op in body)
                 free = _last(frees, first) if tight and found else low
-                start = max(free, min(low, first) if not tight else free, _last(waits, first))
+                start = max(free, _last(waits, first))
                 until = self.window.end if tight else high
                 after = bisect_left(busy, last)
                 free_again = min(until, busy[after] if after < len(busy) else until)
                 end = last + min((free_again - last) // 2, AFTERMATH_NS)
+                start += _waited(body, waits, first, last)
             if found:
                 start = max(start, found[-1].end)
             found.append(Seen(action, min(start, end), end))
@@ -141,6 +142,17 @@ class HostStep:
         for m in optimizers:
             found.append(Seen(Action(Kind.OPTIMIZER, NO_STAGE), m.start, m.end))
         return found
+
+
+def _waited(body: Sequence[Op], waits: Sequence[int], first: int, last: int) -> int:
+    """Time waited between an action's operations: an overlapped pair runs its forward and waits for
+    the backward's input then, but it counts from when both inputs are there."""
+    ends = [op.end for op in body]
+    found = 0
+    for wait in waits[bisect_right(waits, first) : bisect_left(waits, last)]:
+        gap = wait - _last(ends, wait)
+        found += gap if gap > NOTICEABLE_NS else 0
+    return found
 
 
 def _last(values: Sequence[int], limit: int) -> int:

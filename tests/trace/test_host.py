@@ -1,0 +1,76 @@
+"""Actions on the host alone: which part of a range is the action, and which a wait."""
+
+import pytest
+from tests.trace.cuda_traces import Writer
+
+from unbubble.trace.kineto import load
+from unbubble.trace.observe import observe
+
+US = 1000
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """Writes events (category, name, start and end in µs) and reads the only step's actions."""
+
+    def call(*events):
+        writer = Writer(0, 2)
+        for category, name, start, end in events:
+            writer.event(category, name, start * US, end * US, 1)
+        trace = load(str(writer.write(tmp_path, baseTimeNanoseconds=0)))
+        return observe(trace, trace.windows[0], 0).actions
+
+    return call
+
+
+STEP = ("user_annotation", "ProfilerStep#3", 0, 10_000)
+
+
+def test_the_wait_in_front_is_no_part_of_the_action(seen):
+    (action,) = seen(
+        STEP,
+        ("user_annotation", "PP:1F0", 100, 5_060),
+        ("user_annotation", "gloo:recv", 50, 4_000),
+        ("cpu_op", "aten::linear", 4_030, 5_000),
+    )
+    assert (action.start, action.end) == (4_000 * US, 5_030 * US)
+
+
+def test_a_pair_counts_from_when_both_inputs_are_there(seen):
+    """It waits for the first input, runs the forward, and waits for the backward's."""
+    (action,) = seen(
+        STEP,
+        ("user_annotation", "PP:(0F1;1B0)OVERLAP_F_B", 100, 6_000),
+        ("user_annotation", "gloo:recv", 50, 1_000),
+        ("cpu_op", "aten::linear", 1_010, 2_000),
+        ("user_annotation", "gloo:recv", 60, 5_000),
+        ("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 5_010, 6_000),
+    )
+    assert action.end == 6_000 * US
+    assert action.end - action.start == (1_000 + 1_000) * US
+
+
+def test_a_pause_long_after_the_last_operation_is_not_the_action_s(seen):
+    first, second = seen(
+        STEP,
+        ("user_annotation", "PP:0F0", 100, 4_000),
+        ("cpu_op", "aten::linear", 120, 1_000),
+        ("user_annotation", "PP:0F1", 4_000, 5_000),
+        ("cpu_op", "aten::linear", 4_020, 5_000),
+    )
+    assert first.end == 1_050 * US
+    assert second.start == 4_000 * US
+
+
+def test_forwards_inside_a_backward_are_told(tmp_path):
+    writer = Writer(0, 2)
+    for category, name, start, end in (
+        STEP,
+        ("user_annotation", "PP:0B0", 100, 900),
+        ("cpu_op", "autograd::engine::evaluate_function: CheckpointBackward", 110, 890),
+    ):
+        writer.event(category, name, start * US, end * US, 1)
+    flow = {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
+    writer.events.append(flow | {"ts": 200})
+    trace = load(str(writer.write(tmp_path)))
+    assert any(r.startswith("recompute") for r in observe(trace, trace.windows[0], 0).unknown)
