@@ -122,3 +122,18 @@ def test_a_stage_on_two_ranks_is_a_fault_of_the_file(run, tmp_path):
     status, out, _ = run("check", path, "--json")
     assert status == 3
     assert json.loads(out)["faults"][0]["action"] == "1F0"
+
+
+def test_an_exported_file_with_faults_is_not_called_a_deadlock(run, tmp_path):
+    path = tmp_path / "order.csv"
+    path.write_text("0F0\n1F0,1B0\n")
+    status, out, _ = run("export", path, "-o", tmp_path / "again.csv")
+    assert status == 0
+    assert "1 fault, see `unbubble schedule check`" in out
+    assert "deadlock" not in out
+
+
+def test_an_unknown_schedule_is_named_before_its_sizes_are_asked_for(run):
+    status, _, err = run("show", "1f2b")
+    assert status == 2
+    assert "no schedule is called '1f2b'; did you mean 1f1b" in err

@@ -279,3 +279,21 @@ def test_pipedreams_step_is_that_of_its_steady_state(unbubble):
 def test_names_that_begin_with_a_digit_are_words(unbubble):
     """A table of 1f1b alone had it at the right of its column, like a number."""
     assert "\n1f1b  " in unbubble("compare -p 4 -m 8 --schedules 1f1b").out
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("0F0,0F1,0B0\n", "rank 0, position 3, 0B1: missing; that is no whole step"),
+        ("0F0,0I0\n", "rank 0, position 2, 0W0: missing"),
+    ],
+)
+def test_a_file_that_is_no_whole_step_is_not_timed(refused, tmp_path, rows, message):
+    """What was missing took no time, and nothing was said."""
+    (tmp_path / "order.csv").write_text(rows)
+    assert message in refused("simulate --csv", tmp_path / "order.csv")
+
+
+def test_forwards_alone_are_inference(unbubble, tmp_path):
+    (tmp_path / "order.csv").write_text("0F0,0F1\n1F0,1F1\n")
+    assert unbubble("simulate --json --csv", tmp_path / "order.csv").json["makespan"] == 3

@@ -12,7 +12,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json
 from unbubble.errors import InputError
-from unbubble.families import families, family, generate
+from unbubble.families import families, family
 from unbubble.files import read_text, write_text
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
@@ -127,8 +127,11 @@ def export(
         click.echo(text, nl=False)
         return
     write_text(output, text)
-    stuck = [send for send in SENDS if not check(order, send)]
+    faults = check(order).faults
+    stuck = [] if faults else [send for send in SENDS if not check(order, send)]
     verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
+    if faults:
+        verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"
     click.echo(f"{output}: {_size(order)}; {verdict}")
 
 
@@ -191,11 +194,12 @@ def _schedule(
         if path.suffix.lower() == ".json":
             return _of_plan(name)
         return parse_csv(read_text(name, _WHAT), path.name, name=path.stem)
+    entry = family(name)
     p = shared.count(ranks, "p", "ranks")
     m = shared.count(microbatches, "m", "microbatches", 8)
     if costs is None:
-        return generate(name, p, m, virtual)
-    return family(name).fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
+        return entry.generate(p, m, virtual)
+    return entry.fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
 
 
 def _rows(file: str) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:

@@ -75,6 +75,8 @@ def command(
             "step with a flush; leave them out"
         )
     timeline = simulate(order, stages.costs)
+    if csv_path is not None:
+        _check_whole(order, csv_path)
     if svg or chrome or html:
         from unbubble.report import write
 
@@ -175,3 +177,15 @@ def _order(
         if wanted is not None and wanted != has:
             raise InputError(f"{csv_path} has {letter} = {has}, and -{letter} {wanted} was given")
     return order
+
+
+def _check_whole(order: "Schedule", csv_path: str) -> None:
+    """That nothing is missing, which would take no time; forwards alone are inference."""
+    from unbubble.schedule.check import check
+
+    if order.has_backward and (faults := check(order).faults):
+        rank, position, action, fault = faults[0]
+        raise InputError(
+            f"{csv_path}: rank {rank}, position {position}, {action}: {fault}; that is no whole "
+            "step (`unbubble schedule check` shows all that is wrong)"
+        )

@@ -99,6 +99,12 @@ class Schedule:
         return any(code & KIND_MASK in transfers for row in self.codes for code in row)
 
     @property
+    def has_backward(self) -> bool:
+        """Whether there is any backward, which inference has none of."""
+        backwards = (Kind.B, Kind.I)
+        return any(code & KIND_MASK in backwards for row in self.codes for code in row)
+
+    @property
     def splits_backward(self) -> bool:
         """Whether any backward is split into I and W."""
         halves = (Kind.I, Kind.W)
