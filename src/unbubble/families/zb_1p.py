@@ -2,7 +2,7 @@
 
 p=3 m=3, F=I=W=1 c=1            bubble 6 of 15 where ZB-H1 has 8 of 17
 rank 0  0 1 2 . . . . . . a A b B c C
-rank 1  . . 0 1 2 . . a A b B c C . .
+rank 1  . . 0 1 2 . . a . b . c A B C
 rank 2  . . . . 0 a 1 b 2 c A B C . .
 
 Each rank runs as many forwards ahead as keep it busy until its first gradient is back, if it may
