@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,7 @@ from tests.trace.cuda_traces import Writer, write_cuda
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import generate
+from unbubble.schedule.placement import linear
 from unbubble.simulate import simulate
 from unbubble.trace import read
 from unbubble.trace.layout import parse_layout, pipelines
@@ -82,6 +84,18 @@ def test_what_is_not_there(tmp_path):
         read([tmp_path])
     with pytest.raises(InputError, match="not a path"):
         read(["a\0b"])
+
+
+def test_a_pipe_is_refused_before_it_blocks(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        read([tmp_path / "pipe"])
+
+
+def test_a_plan_of_other_ranks_is_told(tmp_path):
+    (pipeline,) = read([write_cuda(tmp_path, timeline())], placement=linear(3)).pipelines
+    assert pipeline.timeline is None
+    assert "the plan has 3 pipeline ranks and 2 traces" in " ".join(pipeline.unknown)
 
 
 def test_a_rank_twice_is_refused(tmp_path):

@@ -69,6 +69,10 @@ def assemble(
             raise Missing(
                 f"the pipeline has {expected} ranks and {len(observed)} traces are here{named}"
             )
+        if placement is not None and placement.ranks != len(observed):
+            raise Missing(
+                f"the plan has {placement.ranks} pipeline ranks and {len(observed)} traces are here"
+            )
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
             recovered += (FROM_RANKS,)

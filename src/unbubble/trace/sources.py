@@ -31,8 +31,10 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
                 found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name[0] != "."]
                 if not found:
                     raise InputError(f"{given}: the folder holds no file; a trace was expected")
-            elif path.exists():
+            elif path.is_file():
                 found = [path]
+            elif path.exists():
+                raise InputError(f"{given}: neither a file nor a folder, and a trace is read twice")
             else:
                 exact = False
                 found = [p for p in sorted(map(Path, glob(given, recursive=True))) if p.is_file()]
