@@ -223,7 +223,7 @@ class _Window:
         self.flush = schedule.flush
         self.home = schedule.placement.rank_of[0]
         self.microbatches = schedule.microbatches
-        self.measured = timeline.finish - timeline.begin
+        self.measured = timeline.length
         self.inside = [slice(0, len(codes)) for codes in schedule.codes]
         if schedule.flush:
             return

@@ -23,7 +23,7 @@ def step_time(timeline: Timeline, costs: Costs) -> Fraction:
     of a family is simulated for longer).
     """
     if timeline.schedule.flush:
-        return Fraction(timeline.finish - timeline.begin)
+        return Fraction(timeline.length)
     longer = _longer(timeline.schedule)
     return timeline.schedule.microbatches * period(
         timeline if longer is None else simulate(longer, costs)

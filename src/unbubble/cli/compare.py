@@ -42,9 +42,7 @@ def command(
     for entry in entries:
         takes = virtual in entry.virtual or (None in entry.virtual and virtual is not None)
         try:
-            order = entry.fitted(
-                p, m, virtual if takes else None, costs_of=lambda order: costs.of(order).costs
-            )
+            order = entry.fitted(p, m, virtual if takes else None, costs_of=costs.costs_of)
             stages = costs.of(order)
             row = figures(simulate(order, stages.costs), stages.costs)
             row["layers_per_stage"] = list(stages.layers_per_stage) or None

@@ -173,8 +173,23 @@ class CostOptions:
 
             self.rows, self.has_layers = load_rows(self.path)
 
-    def of(self, schedule: "Schedule") -> StageTimes:
+    def order(
+        self, name: str, ranks: int | None, microbatches: int | None, virtual: int | None
+    ) -> "Schedule":
+        """The schedule of a family for -p, -m and -v, made for these costs if it adapts to them."""
+        from unbubble.families import family
+
+        entry = family(name)
+        p = count(ranks, "p", "ranks")
+        m = count(microbatches, "m", "microbatches", 8)
+        return entry.fitted(p, m, virtual, costs_of=self.costs_of)
+
+    def costs_of(self, schedule: "Schedule") -> "Costs":
         """The costs of the schedule's stages."""
+        return self.of(schedule).costs
+
+    def of(self, schedule: "Schedule") -> StageTimes:
+        """The costs of the schedule's stages, and how layers went to them."""
         if self.rows is None:
             return StageTimes(self._uniform(schedule))
         if self.has_layers:

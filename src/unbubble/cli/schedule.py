@@ -194,12 +194,12 @@ def _schedule(
         if path.suffix.lower() == ".json":
             return _of_plan(name)
         return parse_csv(read_text(name, _WHAT), path.name, name=path.stem)
+    if costs is not None:
+        return costs.order(name, ranks, microbatches, virtual)
     entry = family(name)
     p = shared.count(ranks, "p", "ranks")
     m = shared.count(microbatches, "m", "microbatches", 8)
-    if costs is None:
-        return entry.generate(p, m, virtual)
-    return entry.fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
+    return entry.generate(p, m, virtual)
 
 
 def _rows(file: str) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:

@@ -161,12 +161,8 @@ def _order(
     if (name is None) == (csv_path is None):
         raise InputError("give --schedule NAME, --csv FILE or --plan FILE, one of them")
     if csv_path is None:
-        from unbubble.families import family
-
-        p = shared.count(ranks, "p", "ranks")
-        m = shared.count(microbatches, "m", "microbatches", 8)
         assert name is not None
-        return family(name).fitted(p, m, virtual, costs_of=lambda order: costs.of(order).costs)
+        return costs.order(name, ranks, microbatches, virtual)
     from unbubble.files import read_text
     from unbubble.schedule import parse_csv
 

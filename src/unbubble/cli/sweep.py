@@ -59,7 +59,7 @@ def command(
     swept = []
     for v in chosen:
         counts = doublings(entry, p, v, most) if observed is None else sorted(observed)
-        rows = sweep(entry, p, v, counts, lambda s: costs.of(s).costs, observed=observed, pays=gain)
+        rows = sweep(entry, p, v, counts, costs.costs_of, observed=observed, pays=gain)
         swept.append((rows, verdict(rows, gain)))
     best, words = max(swept, key=lambda pair: max(row.throughput for row in pair[0]))
     answer: dict[str, Any] = {

@@ -7,7 +7,7 @@ from unbubble.action import TRANSFER, Kind
 from unbubble.attribution import Attribution, RankClasses
 from unbubble.report import palette
 from unbubble.report.language import both
-from unbubble.report.rows import has_tail, kinds, shown_ranks
+from unbubble.report.rows import has_tail, kinds, shown_ranks, virtual_stages
 from unbubble.report.scale import Scale, percent, shown
 from unbubble.simulate import Timeline
 from unbubble.simulate.memory import Curve
@@ -92,7 +92,7 @@ def _bar(row: RankClasses, low: Fraction, whole: Fraction) -> str:
 def kind_key(timelines: Sequence[Timeline]) -> str:
     """The legend of the kinds that occur, with a swatch for each virtual stage of a rank."""
     found = set[Kind]().union(*map(kinds, timelines))
-    held = max(len(t.schedule.placement.rank_of) // t.ranks for t in timelines)
+    held = virtual_stages(timelines)
     items = []
     for kind, (en, zh) in _KINDS.items():
         if kind in found:
@@ -153,7 +153,7 @@ def curves(
     timelines: Sequence[tuple[Timeline, Sequence[Curve]]], unit: str, limit: float | None = None
 ) -> str:
     """Small step curves, one picture a rank, all on the same axes; a second timeline is dashed."""
-    length = max(t.in_unit(t.finish - t.begin) for t, _ in timelines) or 1.0
+    length = max(t.in_unit(t.length) for t, _ in timelines) or 1.0
     top = float(max(curve.peak for _, row in timelines for curve in row)) or 1.0
     top = max(top, limit or 0.0)
     ranks = max(timeline.ranks for timeline, _ in timelines)

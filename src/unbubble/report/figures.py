@@ -39,7 +39,7 @@ def headline(page: Sequence[Shown]) -> str:
     the first is from it."""
     last = page[-1]
     timeline, text = last.timeline, last.scale.text
-    whole = timeline.finish - timeline.begin
+    whole = timeline.length
     tail = whole != timeline.makespan
     cards = [
         (
@@ -100,7 +100,7 @@ _FIGURES: tuple[Figure, ...] = (
     (
         "step with its tail", "含收尾的步骤",
         "from the first action to the end of the optimizer", "从第一个操作到优化器结束",
-        lambda t: t.finish - t.begin, True,
+        lambda t: t.length, True,
     ),
     (
         "work", "计算量",

@@ -1,6 +1,6 @@
 """Rows: the ranks that a picture shows and the blocks on each of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from unbubble.action import COMPUTE, JOINED, KIND_MASK, TRANSFER, Action, Kind
@@ -22,6 +22,12 @@ def window(timeline: Timeline) -> tuple[int, int]:
     starts = [row[0] for row in timeline.starts if row]
     ends = [max(row) for row in timeline.ends if row]
     return (min(starts), max(ends)) if starts else (0, 0)
+
+
+def extent(timeline: Timeline) -> int:
+    """Last end − first start over all ranks, in ticks."""
+    begin, end = window(timeline)
+    return end - begin
 
 
 def blocks(timeline: Timeline, rank: int) -> list[Block]:
@@ -59,6 +65,11 @@ def kinds(timeline: Timeline) -> set[Kind]:
     seen = {code & (KIND_MASK | JOINED) for row in timeline.schedule.codes for code in row}
     found = {Kind(code & KIND_MASK) for code in seen}
     return found | {Kind.OVERLAP_F_B} if any(code & JOINED for code in seen) else found
+
+
+def virtual_stages(timelines: Iterable[Timeline]) -> int:
+    """The most stages that a rank holds, copies included."""
+    return max(len(t.schedule.placement.rank_of) // t.ranks for t in timelines)
 
 
 def has_tail(found: set[Kind]) -> bool:

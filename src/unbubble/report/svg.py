@@ -14,7 +14,16 @@ from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report import palette
 from unbubble.report.language import clean
-from unbubble.report.rows import Block, blocks, has_tail, kinds, shown_ranks, window
+from unbubble.report.rows import (
+    Block,
+    blocks,
+    extent,
+    has_tail,
+    kinds,
+    shown_ranks,
+    virtual_stages,
+    window,
+)
 from unbubble.report.scale import Scale, scale_for
 from unbubble.simulate import Timeline
 
@@ -51,7 +60,7 @@ def svg(
             f"two timelines share one axis, but their units are {timeline.unit or 'none'!r} and "
             f"{measured.unit or 'none'!r}; simulate from costs in the unit of the measurement"
         )
-    longest = max(t.in_unit(_length(t)) for t in pictured) or 1.0
+    longest = max(t.in_unit(extent(t)) for t in pictured) or 1.0
     full = max(width, 240)
     room = full - _GUTTER - _PAD
     body: list[str] = []
@@ -69,11 +78,6 @@ def svg(
     y = _axis(body, scale.unit, scale.marks(_ticks(timeline, longest), int(room // 80)), room, y)
     y = _legend(body, pictured, full, y)
     return _document("\n".join(body), full, y, _heading(timeline, scale))
-
-
-def _length(timeline: Timeline) -> int:
-    begin, end = window(timeline)
-    return end - begin
 
 
 def _ticks(timeline: Timeline, length: float) -> Fraction:
@@ -214,7 +218,7 @@ def _axis(
 
 def _legend(body: list[str], pictured: Sequence[Timeline], width: int, y: float) -> float:
     found = set[Kind]().union(*map(kinds, pictured))
-    chunks = max(len(t.schedule.placement.rank_of) // t.ranks for t in pictured)
+    chunks = virtual_stages(pictured)
     items: list[tuple[list[str], str]] = []
     for kind in palette.SHADES:
         if kind in found:

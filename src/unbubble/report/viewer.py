@@ -24,7 +24,7 @@ from unbubble.action import (
     unpack,
 )
 from unbubble.report import palette
-from unbubble.report.rows import shown_ranks, window
+from unbubble.report.rows import extent, shown_ranks, window
 from unbubble.report.scale import scale_for
 from unbubble.schedule.inputs import inputs
 from unbubble.schedule.order import Schedule
@@ -43,7 +43,7 @@ _LARGEST = (1 << 31) - 1
 
 def viewer_data(timelines: Sequence[tuple[str, str, Timeline]]) -> dict[str, Any]:
     """What the viewer's `mount` takes, from (English heading, Chinese heading, timeline) each."""
-    longest = max((t.in_unit(_length(t)) for _, _, t in timelines), default=0.0)
+    longest = max((t.in_unit(extent(t)) for _, _, t in timelines), default=0.0)
     return {
         "kinds": [kind.name for kind in Kind],
         "shades": {kind.name: shades for kind, shades in palette.SHADES.items()},
@@ -54,11 +54,6 @@ def viewer_data(timelines: Sequence[tuple[str, str, Timeline]]) -> dict[str, Any
             for en, zh, timeline in timelines
         ],
     }
-
-
-def _length(timeline: Timeline) -> int:
-    begin, end = window(timeline)
-    return end - begin
 
 
 def _columns(timeline: Timeline, longest: float) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Straggler(NamedTuple):
 
 def stragglers(timelines: Sequence[Timeline], threshold: float = 0.05) -> list[Straggler]:
     """The steps that took longer than the median by more than that part of it, in order."""
-    lengths = [timeline.finish - timeline.begin for timeline in timelines]
+    lengths = [timeline.length for timeline in timelines]
     middle = round(median(lengths))
     usual = _medians(timelines)
     found = []

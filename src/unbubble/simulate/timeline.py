@@ -99,6 +99,11 @@ class Timeline:
                 action, forward = overlap(forward, action), None
             yield Event(action, start, end)
 
+    @property
+    def length(self) -> int:
+        """Finish − begin: the step with its tail, in ticks."""
+        return self.finish - self.begin
+
     @cached_property
     def work(self) -> tuple[int, ...]:
         """Ticks of F, B, I, W and overlapped pairs on each rank."""

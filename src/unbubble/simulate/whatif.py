@@ -123,7 +123,7 @@ def finer_ticks(costs: Costs, factor: int) -> Costs:
 
 def _step(schedule: Schedule, costs: Costs) -> Fraction:
     timeline = simulate(schedule, costs)
-    return Fraction(timeline.finish - timeline.begin, costs.ticks_per_unit)
+    return Fraction(timeline.length, costs.ticks_per_unit)
 
 
 def _map_times(row: StageCosts, change: Callable[[int], int]) -> StageCosts:

@@ -84,7 +84,7 @@ def _step(order: Schedule, costs: Costs) -> int | None:
         found = simulate(order, costs)
     except InputError:
         return None
-    return found.finish - found.begin
+    return found.length
 
 
 def recognised(order: Schedule) -> str:

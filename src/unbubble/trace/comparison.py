@@ -35,8 +35,8 @@ def against(plan: Plan, timeline: Timeline, measured: Attribution) -> tuple[Json
         rows[f"{name}_s"] = sum(own) / len(own) - sum(other) / len(other)
     answer["difference"] = rows
     answer["stages"] = _stage_ratios(plan.costs, timeline)
-    answer["predicted_s"] = predicted.in_unit(predicted.finish - predicted.begin)
-    step_s = timeline.in_unit(timeline.finish - timeline.begin)
+    answer["predicted_s"] = predicted.in_unit(predicted.length)
+    step_s = timeline.in_unit(timeline.length)
     answer["error"] = answer["predicted_s"] / step_s - 1 if step_s else None
     return answer, []
 

@@ -21,7 +21,7 @@ def doubts(
     timeline: Timeline, observed: Sequence[Observed], found: Sequence[Pair], clocks: Clocks
 ) -> Iterator[str]:
     """Every oddity, in words."""
-    length = timeline.finish - timeline.begin
+    length = timeline.length
     slack = max(length // NOTICEABLE, PRECISION_NS) + 2 * (clocks.uncertainty or 0)
     if clocks.contradiction > 0:
         yield (

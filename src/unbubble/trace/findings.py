@@ -95,7 +95,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "schedule": family or timeline.schedule.name or "custom",
         "microbatches": timeline.schedule.microbatches,
         "num_stages": timeline.schedule.num_stages,
-        "step_s": seconds(timeline.finish - timeline.begin),
+        "step_s": seconds(timeline.length),
         "makespan_s": seconds(timeline.makespan),
         "span_s": seconds(timeline.span),
         "bubble_fraction": float(timeline.bubble_fraction),
@@ -191,7 +191,7 @@ def _slowest_stage(timeline: Timeline, times: list[Usual]) -> int | None:
 
 def _stragglers(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> list[Json]:
     median = {(u.stage, u.kind): u.median for u in times}
-    floor = (timeline.finish - timeline.begin) / 100
+    floor = timeline.length / 100
     found = []
     for rank in range(timeline.ranks):
         for event in timeline.events(rank):

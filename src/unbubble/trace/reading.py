@@ -252,7 +252,7 @@ def _recording(paths: Sequence[Path], step: int | None, ignored: Sequence[str]) 
     timelines = load_recording(paths[0])
     if not timelines:
         raise InputError(f"{paths[0]}: the recording holds no step")
-    lengths = [timeline.finish - timeline.begin for timeline in timelines]
+    lengths = [timeline.length for timeline in timelines]
     index = lengths.index(median_high(lengths)) if step is None else step
     if not 0 <= index < len(timelines):
         raise InputError(f"--step {step}: the recording has the steps 0 … {len(timelines) - 1}")
