@@ -131,20 +131,22 @@ def replayed(step: Timeline) -> Timeline:
         posted |= dict(zip(codes, ends, strict=True))
     wire: dict[int, int] = {}
     for transfer in step.transfers:
-        kind, stage_index, microbatch, _ = transfer.action
-        if kind is Kind.SEND_F:
-            user, receive = pack(Kind.F, stage_index + 1, microbatch), Kind.RECV_F
-        else:
-            user, receive = pack(Kind.B, stage_index - 1, microbatch), Kind.RECV_B
-        other = unpack(user).stage
-        ready = max(posted[pack(*transfer.action[:3])], posted[pack(receive, other, microbatch)])
-        wire[user] = transfer.end - ready
+        send = pack(*transfer.action[:3])
+        user = _user_of(send)
+        receive = Kind.RECV_F if transfer.action.kind is Kind.SEND_F else Kind.RECV_B
+        other = pack(receive, unpack(user).stage, transfer.action.microbatch)
+        wire[user] = transfer.end - max(posted[send], posted[other])
     durations, lags = [], []
     for codes, starts, ends in zip(schedule.codes, step.starts, step.ends, strict=True):
         row = array("q", map(int.__sub__, ends, starts))
         row[0] = ends[0]  # ranks do not begin at the same moment
+        for i, code in enumerate(codes[:-1]):
+            # data that arrive before their send returns: its rest belongs to what follows it
+            early = min(0, wire.get(_user_of(code), 0))
+            row[i] += early
+            row[i + 1] -= early
         durations.append(row)
-        lags.append(array("q", (wire.get(_as_full(code), 0) for code in codes)))
+        lags.append(array("q", (max(0, wire.get(_as_full(code), 0)) for code in codes)))
     return simulate(schedule, costs, durations=durations, lags=lags)
 
 
@@ -152,6 +154,14 @@ def _as_full(code: int) -> int:
     """The code with an input gradient written as a full backward."""
     action = unpack(code)
     return pack(Kind.B if action.kind is Kind.I else action.kind, action.stage, action.microbatch)
+
+
+def _user_of(code: int) -> int:
+    """The F or B that takes what a send sends; −1 for other codes."""
+    kind, stage, microbatch, _ = unpack(code)
+    if kind is Kind.SEND_F:
+        return pack(Kind.F, stage + 1, microbatch)
+    return pack(Kind.B, stage - 1, microbatch) if kind is Kind.SEND_B else -1
 
 
 def load(folder: Path, pattern: str) -> dict[str, list[Timeline]]:
