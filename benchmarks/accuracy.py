@@ -142,7 +142,7 @@ def replayed(step: Timeline) -> Timeline:
         row[0] = ends[0]  # ranks do not begin at the same moment
         for i, code in enumerate(codes[:-1]):
             # data that arrive before their send returns: its rest belongs to what follows it
-            early = min(0, wire.get(_user_of(code), 0))
+            early = max(min(0, wire.get(_user_of(code), 0)), -row[i])
             row[i] += early
             row[i + 1] -= early
         durations.append(row)

@@ -8,7 +8,8 @@ which annotate no action, are recorded by the methods of their stage, which name
 
 On a rank's thread things follow one another, so that per action
 
-    duration = everything since the action before, the wait for inputs taken out
+    duration = everything since the action before, the wait for inputs taken out, and what came
+               before that wait, which the wait has hidden
     start    = end − duration          (later than the end before by exactly the wait)
     overhead = duration − what the model took
 """
@@ -21,7 +22,10 @@ from typing import Any, NamedTuple
 
 from torch.distributed.pipelining import schedules
 
+from unbubble.runtime.run import WAITED_NS
+
 _PREFIX = "PP:"
+_PAIR = "("
 _MODEL = ("forward_maybe_with_nosync", "backward_maybe_with_nosync")
 _MODEL_AND_BUILDER = (
     "forward_maybe_with_nosync",
@@ -78,7 +82,7 @@ class Recorder:
         self.waits: list[int] = []
         self.computes: list[int] = []
         self._on = self._inside = False
-        self._wait = self._compute = 0
+        self._wait = self._compute = self._resumed = 0
         self._called: list[str] = []
         self._replaced: list[tuple[Any, str, Any]] = []
 
@@ -121,7 +125,8 @@ class Recorder:
         def timed_wait(work: list[Any]) -> None:
             begin = perf_counter_ns()
             wait_batch(work)
-            self._wait += perf_counter_ns() - begin
+            self._resumed = perf_counter_ns()
+            self._wait += self._resumed - begin
 
         def named_batch(*args: Any, **kwargs: Any) -> Any:
             if not self._called:
@@ -166,6 +171,10 @@ class Recorder:
             self.begin = perf_counter_ns()
 
     def _leave(self) -> None:
+        before = self.ends[-1] if self.ends else self.begin
+        if self._wait > WAITED_NS and not self.action.startswith(_PAIR):
+            # what its rank did before it waited was over while it waited: it cost nothing
+            self._wait = self._resumed - before
         self.ends.append(perf_counter_ns())
         self.actions.append(self.action)
         self.waits.append(self._wait)
