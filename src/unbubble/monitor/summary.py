@@ -5,6 +5,7 @@ from typing import Any
 
 from unbubble.attribution import CLASSES, attribute
 from unbubble.monitor.follower import Ready
+from unbubble.trace.assembly import NS
 from unbubble.trace.findings import classes
 
 SECONDS_AN_HOUR = 3600
@@ -29,21 +30,24 @@ def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
         "idle_s": None,
         "idle_cost": None,
         "slowest_rank": None,
+        "clock_uncertainty_s": None,
         "ranks": [],
         "unknown": list(pipeline.unknown),
     }
     timeline = pipeline.timeline
-    if timeline is None:
+    if timeline is None or pipeline.clocks is None:
         return answer
+    uncertainty = pipeline.clocks.uncertainty
     rows = classes(pipeline, attribute(timeline))
     total = sum(row["total_s"] for row in rows)
     idle = sum(row["idle_s"] for row in rows)
     return answer | {
         "step_s": rows[0]["total_s"],
         "bubble_fraction": float(timeline.bubble_fraction),
-        "fractions": {c: sum(row[f"{c}_s"] for row in rows) / total for c in CLASSES},
+        "fractions": {c: sum(row[f"{c}_s"] for row in rows) / (total or 1) for c in CLASSES},
         "idle_s": idle,
         "idle_cost": None if price is None else idle / SECONDS_AN_HOUR * float(price),
         "slowest_rank": max(rows, key=lambda row: row["compute_s"])["rank"],
+        "clock_uncertainty_s": None if uncertainty is None else uncertainty / NS,
         "ranks": rows,
     }

@@ -23,6 +23,7 @@ from unbubble.trace.observed import Busy, Deferred, HalfTransfer, Observed, Rank
 
 SUFFIX = ".live.jsonl"
 MAX_NS = 1 << 61
+MAX_RANKS = 1 << 20
 MAX_LINE_BYTES = 1 << 28
 CHUNK_BYTES = 1 << 20
 _OPENING = len('["00000000",')
@@ -132,16 +133,16 @@ class Segment:
             body = body_of(line)
             try:
                 record = None if body is None else _decode_any(body)
-                if isinstance(record, Order):
+                if isinstance(record, Run):
+                    self.run = _checked(record)
+                elif isinstance(record, Order):
                     self._orders[record.order] = tuple(map(parse, record.actions))
             except (msgspec.DecodeError, InputError) as error:
                 raise InputError(f"{self.source}: not a record of unbubble: {error}") from None
-            if isinstance(record, Run):
-                self.run = record
-            elif isinstance(record, Window) and self.run and record.order in self._orders:
+            if isinstance(record, Window) and self.run and record.order in self._orders:
                 actions = self._orders[record.order]
                 found.append(Written(self.source, self.run, actions, body or b"", record))
-            elif not isinstance(record, Order):
+            elif not isinstance(record, Run | Order):
                 self.damaged += 1
         return found
 
@@ -168,17 +169,29 @@ def read(source: str) -> list[RankSteps]:
     run = segment.run
     if run is None:
         return []
-    windows = [(one.window.step, one.window.finish - one.window.begin) for one in written]
+    once = list({one.window.step: one for one in written}.values())
+    windows = [(one.window.step, one.window.finish - one.window.begin) for one in once]
     return [
         RankSteps(
             rank=run.rank,
             source=source,
-            steps=Deferred(windows, [one.observed for one in written]),
+            steps=Deferred(windows, [one.observed for one in once]),
             world_size=run.world_size,
             run=run.run,
             notes=tuple(segment.notes),
         )
     ]
+
+
+def _checked(run: Run) -> Run:
+    ranks = run.pipeline_ranks
+    inside = ranks and min(ranks) >= 0 and max(ranks) < run.world_size <= MAX_RANKS
+    if not (run.run and inside and run.rank in ranks and len(set(ranks)) == len(ranks)):
+        raise InputError(
+            f"run {run.run!r}: rank {run.rank} of a pipeline of the ranks {ranks[:8]}, in a job of "
+            f"{run.world_size}"
+        )
+    return run
 
 
 def _observed(written: Written, step: Step) -> Observed:

@@ -106,7 +106,11 @@ class Deferred(Sequence[Observed]):
         return self._makers[index]()
 
     def followed_by(self, other: "Deferred") -> "Deferred":
-        return Deferred([*self.windows, *other.windows], [*self._makers, *other._makers])
+        """These and those; of two with the same number the later one."""
+        windows = [*self.windows, *other.windows]
+        makers = [*self._makers, *other._makers]
+        last = sorted({number: i for i, (number, _) in enumerate(windows)}.values())
+        return Deferred([windows[i] for i in last], [makers[i] for i in last])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,9 @@ def _whole(parts: list[RankSteps]) -> tuple[list[RankSteps], list[str]]:
         if part.run == last:
             before = ranks.get(part.rank)
             ranks[part.rank] = part if before is None else before.followed_by(part)
+    world = max(rank.world_size or 0 for rank in ranks.values())
+    if absent := sorted(set(range(world)) - ranks.keys()):
+        notes.append(f"nothing of the ranks {_some(absent)}: no file of theirs is here")
     return list(ranks.values()), notes
 
 
