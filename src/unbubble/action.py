@@ -132,6 +132,16 @@ def unpack(code: int) -> Action:
     )
 
 
+def is_compute(code: int) -> bool:
+    """Whether a code is F, B, I or W, joined or not (kinds 0 to 3)."""
+    return code & (KIND_MASK & ~3) == 0
+
+
+def is_transfer(code: int) -> bool:
+    """Whether a code is a send or a receive (kinds 4 to 7)."""
+    return code & (KIND_MASK & ~3) == SEND_F
+
+
 _PLAIN = re.compile(
     r"([0-9]+)(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD|CLIP|OPTIMIZER|F|B|I|W)([0-9]*)"
 )

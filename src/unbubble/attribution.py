@@ -24,7 +24,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, unpack
+from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, is_transfer, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
@@ -164,8 +164,7 @@ def _ladder(
     kept: list[Sequence[int]] = [range(len(codes)) for codes in schedule.codes]
     if whole.comms:  # the first rungs know of no transfer
         kept = [
-            [i for i, code in enumerate(codes) if not _is_transfer(code)]
-            for codes in schedule.codes
+            [i for i, code in enumerate(codes) if not is_transfer(code)] for codes in schedule.codes
         ]
         order = [
             array("q", map(codes.__getitem__, i))
@@ -376,10 +375,6 @@ def _means(row: _Row, scale: int, target: int | None = None) -> "array[int]":
             share = totals[kind] // max(counts[kind], 1)
         times.append(share)
     return times
-
-
-def _is_transfer(code: int) -> bool:
-    return Kind.SEND_F <= code & KIND_MASK <= Kind.RECV_B
 
 
 def _ends(code: int) -> bool:

@@ -125,7 +125,7 @@ class Value:
                 return Fraction(self.raw)
             except (ValueError, ZeroDivisionError):
                 raise self.error(f"{self.shown} is not a fraction of two integers") from None
-        return self.read(lambda raw, what: quantity.number(raw, what))
+        return self.read(quantity.number)
 
     def time(self) -> tuple[Fraction, bool]:
         """A time of at least 0, and whether it carried a unit (then it is in seconds)."""

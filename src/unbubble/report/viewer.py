@@ -21,6 +21,7 @@ from unbubble.action import (
     STAGE_MASK,
     STAGE_SHIFT,
     Kind,
+    is_compute,
     unpack,
 )
 from unbubble.report import palette
@@ -29,7 +30,6 @@ from unbubble.report.scale import scale_for
 from unbubble.schedule.inputs import inputs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import Timeline, waits
-from unbubble.simulate.timeline import is_compute
 
 MAX_ACTIONS = 400_000
 """Codes of a timeline that are shown; of a larger one, evenly spread ranks."""

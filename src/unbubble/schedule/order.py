@@ -12,6 +12,7 @@ from unbubble.action import (
     STAGE_SHIFT,
     Action,
     Kind,
+    is_transfer,
     overlap,
     unpack,
 )
@@ -95,8 +96,7 @@ class Schedule:
     @property
     def with_comms(self) -> bool:
         """Whether sends and receives are actions of their own."""
-        transfers = range(Kind.SEND_F, Kind.RECV_B + 1)
-        return any(code & KIND_MASK in transfers for row in self.codes for code in row)
+        return any(is_transfer(code) for row in self.codes for code in row)
 
     @property
     def has_backward(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, receive_of, unpack
+from unbubble.action import JOINED, Action, Kind, is_transfer, overlap, receive_of, unpack
 from unbubble.costs import Costs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.program import Program, time_tables
@@ -108,7 +108,7 @@ def _describe(program: Program) -> Callable[[int], tuple[Action, int, bool] | No
         node = beside.get(node, node)
         if node < size:
             code = program.codes[node]
-            if code & JOINED or (program.held and _moves(code)):
+            if code & JOINED or (program.held and is_transfer(code)):
                 return None
             action = unpack(code)
             if node and program.codes[node - 1] & JOINED:
@@ -142,7 +142,3 @@ def _carried(program: Program, node: int) -> tuple[Action, int]:
         return send, rank_of[send.stage]
     receive = receive_of(send)
     return receive, rank_of[receive.stage]
-
-
-def _moves(code: int) -> bool:
-    return Kind.SEND_F <= code & KIND_MASK <= Kind.RECV_B

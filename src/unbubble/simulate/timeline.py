@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, unpack
+from unbubble.action import JOINED, Action, is_compute, overlap, unpack
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
 
@@ -172,11 +172,3 @@ class Timeline:
             f"{self.in_unit(self.makespan):g} {self.unit}".rstrip()
             + f", bubble {float(self.bubble_fraction):.1%}>"
         )
-
-
-def is_compute(code: int) -> bool:
-    """Whether a code is F, B, I or W (the kernel's kinds 0 to 3)."""
-    return code & (KIND_MASK & ~3) == 0
-
-
-assert (Kind.F, Kind.B, Kind.I, Kind.W) == (0, 1, 2, 3)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Action, Kind, overlap, pack, unpack
+from unbubble.action import JOINED, KIND_MASK, Action, Kind, is_compute, overlap, pack, unpack
 from unbubble.schedule.inputs import inputs
-from unbubble.simulate.timeline import Timeline, is_compute
+from unbubble.simulate.timeline import Timeline
 
 
 class Wait(NamedTuple):

@@ -30,8 +30,8 @@ class Change(NamedTuple):
     share: float
 
 
-def advice(timeline: Timeline, attribution: Attribution, costs: Costs) -> list[Change]:
-    """The changes that win something, the best first."""
+def advice(timeline: Timeline, attribution: Attribution, costs: Costs, family: str) -> list[Change]:
+    """The changes that win something, the best first; `family` is that of the order, if known."""
     total = attribution.ladder.measured
     gains = attribution.gains
     found = {
@@ -42,17 +42,16 @@ def advice(timeline: Timeline, attribution: Attribution, costs: Costs) -> list[C
     }
     order = compute_only(timeline.schedule)
     if len(order) <= MAX_ACTIONS and order.placement.copies == 1 and order.flush:
-        found |= dict(_schedules(order, costs))
+        found |= dict(_schedules(order, costs, family))
     changes = [Change(what, gain, float(gain / total)) for what, gain in found.items() if gain > 0]
     return sorted(changes, key=lambda change: (-change.gain, change.what))
 
 
-def _schedules(order: Schedule, costs: Costs) -> Iterator[tuple[str, Fraction]]:
+def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, Fraction]]:
     costs = replace(costs, edges={}) if _moves(order) else costs
     now = _step(order, costs)
     if now is None:
         return
-    own = recognised(order)
     known = [order.codes]
     p, m, v = order.ranks, order.microbatches, order.num_stages // order.ranks
     for name, family in families().items():

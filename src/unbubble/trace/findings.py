@@ -113,7 +113,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "waits": _waits(timeline, one.ranks),
         "advice": [
             {"what": c.what, "gain_s": seconds(c.gain), "share": c.share}
-            for c in advice(timeline, attribution, costs)
+            for c in advice(timeline, attribution, costs, family)
         ],
         "verdict": verdict(fractions),
     }

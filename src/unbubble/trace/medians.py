@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from statistics import median_low
 from typing import Any, NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, unpack
+from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind, is_compute, unpack
 from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.simulate import Timeline
-from unbubble.simulate.timeline import is_compute
 from unbubble.simulate.waits import waits
 
 
