@@ -45,7 +45,7 @@ def frame_of(p, m, *, counts, room, **times):
 
 
 def words(filled, rank):
-    return " ".join(str(action)[1:] for action in filled.schedule("").actions(rank))
+    return " ".join(str(action)[1:] for action in filled.schedule().actions(rank))
 
 
 @given(frames(), st.integers(0, 60))
@@ -56,7 +56,7 @@ def test_every_filling_is_complete_and_as_long_as_it_says(frame, more):
         frame.fill(frame.bound + more),
         frame.fill(frame.bound + more, strict=False),
     ):
-        schedule = filled.schedule("filled")
+        schedule = filled.schedule()
         assert check(schedule).good
         assert simulate(schedule, frame.program.costs).span == filled.span >= frame.bound
 

@@ -141,7 +141,7 @@ def _pictures(
     from unbubble.report import write
     from unbubble.simulate import simulate
 
-    named = replace(timeline.schedule, name=answer["schedule"])
+    named = timeline.schedule.named(answer["schedule"])
     timeline = replace(timeline, schedule=named)
     predicted = None
     if plan is not None and plan.costs.unit == timeline.unit:

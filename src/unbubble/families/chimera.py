@@ -28,7 +28,7 @@ def order(
     """Every rank runs what the timetable for F = B = 1 says, in its order."""
     rows = [timetable(ranks, microbatches, rank) for rank in range(ranks)]
     return Schedule.of_codes(
-        [array("q", filter(None, slots)) for slots in rows], bidirectional(ranks), name="chimera"
+        [array("q", filter(None, slots)) for slots in rows], bidirectional(ranks)
     )
 
 

@@ -44,7 +44,7 @@ def dualpipe(
         down, up = Stream(rank, 0), Stream(2 * ranks - 1 - rank, half)
         near, far = (down, up) if rank < ranks // 2 else (up, down)
         rows.append(steps(ranks // 2, min(rank, ranks - 1 - rank), half, near, far))
-    return Schedule.of_codes(rows, bidirectional(ranks), name="dualpipe")
+    return Schedule.of_codes(rows, bidirectional(ranks))
 
 
 def dualpipe_v(
@@ -55,7 +55,7 @@ def dualpipe_v(
         steps(ranks, rank, microbatches, Stream(rank, 0), Stream(2 * ranks - 1 - rank, 0))
         for rank in range(ranks)
     ]
-    return Schedule.of_codes(rows, v_shape(ranks), name="dualpipe-v")
+    return Schedule.of_codes(rows, v_shape(ranks))
 
 
 class Stream:

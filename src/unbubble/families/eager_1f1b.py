@@ -28,7 +28,7 @@ def order(
         weave((run(Kind.F, r, 0, m), 0), (run(Kind.B, r, 0, m), 2 * (ranks - 1 - r)))
         for r in range(ranks)
     ]
-    return Schedule.of_codes(rows, linear(ranks), name="eager-1f1b")
+    return Schedule.of_codes(rows, linear(ranks))
 
 
 FAMILY = Family(

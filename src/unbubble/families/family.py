@@ -21,7 +21,8 @@ _REACH = 10_000  # how far from the given value a legal one is looked for
 
 
 class Generator(Protocol):
-    """Makes the order; parameters are checked already. `costs` may be None (all times equal)."""
+    """Makes the order, which the family then names; parameters are checked already. `costs` may be
+    None (all times equal)."""
 
     def __call__(
         self, ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
@@ -84,8 +85,7 @@ class Family:
         """Check the parameters, then make the order."""
         v = self.check(ranks, microbatches, virtual, **options)
         options = {**dict(self.preset), **options}
-        schedule = self.order(ranks, microbatches, v, costs=costs, **options)
-        return replace(schedule, name=self.name) if self.preset else schedule
+        return self.order(ranks, microbatches, v, costs=costs, **options).named(self.name)
 
     def fitted(
         self,

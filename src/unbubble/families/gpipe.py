@@ -23,7 +23,7 @@ def order(
     """Every rank runs F0 … F(m−1), then B0 … B(m−1)."""
     m = microbatches
     rows = [weave((run(Kind.F, r, 0, m), 0), (run(Kind.B, r, 0, m), m)) for r in range(ranks)]
-    return Schedule.of_codes(rows, linear(ranks), name="gpipe")
+    return Schedule.of_codes(rows, linear(ranks))
 
 
 FAMILY = Family(

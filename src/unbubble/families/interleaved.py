@@ -41,7 +41,7 @@ def order(
         backwards = grouped(Kind.B, stages[::-1], microbatches, g)
         ahead = (virtual - 1) * g + 2 * (ranks - 1 - rank)
         rows.append(weave((forwards, 0), (backwards, ahead)))
-    return Schedule.of_codes(rows, looping(ranks, virtual), name="interleaved-1f1b")
+    return Schedule.of_codes(rows, looping(ranks, virtual))
 
 
 def grouped(kind: int, stages: range, microbatches: int, group: int) -> "array[int]":

@@ -32,7 +32,7 @@ def order(
         weights = grouped(Kind.W, stages[::-1], microbatches, g)
         ahead = (virtual - 1) * g + ranks - 1 - rank
         rows.append(weave((forwards, 0), (inputs, ahead), (weights, ahead + rank)))
-    return Schedule.of_codes(rows, looping(ranks, virtual), name="interleaved-zb")
+    return Schedule.of_codes(rows, looping(ranks, virtual))
 
 
 def broken_rule(ranks: int, microbatches: int, virtual: int, **options: Option) -> str:

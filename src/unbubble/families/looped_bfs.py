@@ -32,7 +32,7 @@ def order(
                 *(run(Kind.B, stage, 0, microbatches)[::-1] for stage in stages[::-1]),
             )
         )
-    return Schedule.of_codes(rows, looping(ranks, virtual), name="looped-bfs")
+    return Schedule.of_codes(rows, looping(ranks, virtual))
 
 
 FAMILY = Family(

@@ -22,7 +22,7 @@ def order(
 ) -> Schedule:
     """Every rank runs F0, then B0."""
     rows = [array_of([pack(Kind.F, r, 0), pack(Kind.B, r, 0)]) for r in range(ranks)]
-    return Schedule.of_codes(rows, linear(ranks), name="naive")
+    return Schedule.of_codes(rows, linear(ranks))
 
 
 def broken_rule(ranks: int, microbatches: int, virtual: int, **options: Option) -> str:

@@ -26,7 +26,7 @@ def order(
         weave((run(Kind.F, r, 0, m), 0), (run(Kind.B, r, 0, m), ranks - 1 - r))
         for r in range(ranks)
     ]
-    return Schedule.of_codes(rows, linear(ranks), name="1f1b")
+    return Schedule.of_codes(rows, linear(ranks))
 
 
 FAMILY = Family(

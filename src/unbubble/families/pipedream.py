@@ -26,7 +26,7 @@ def order(
 ) -> Schedule:
     """The order of 1F1B over all the microbatches that are looked at, without a flush."""
     flushed = ONE_F_ONE_B.order(ranks, microbatches, virtual, costs=costs)
-    return Schedule.of_codes(flushed.codes, flushed.placement, name="pipedream", flush=False)
+    return Schedule.of_codes(flushed.codes, flushed.placement, flush=False)
 
 
 def staleness(schedule: Schedule) -> tuple[tuple[int, ...], ...]:

@@ -10,8 +10,6 @@ A building block repeated every six slots: on the way there a microbatch spends 
 rank, on the way back one, so that the two stages of a rank live equally long in sum on all ranks.
 """
 
-from dataclasses import replace
-
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
 from unbubble.packing.building_block import Slots, repeat
@@ -32,7 +30,7 @@ def order(
     ]
     placement = v_shape(p)
     rows, memory = repeat(block, microbatches), whole(placement, (p + 2) // 2)
-    return replace(fitted(rows, placement, memory, costs), name="v-half")
+    return fitted(rows, placement, memory, costs)
 
 
 FAMILY = Family(

@@ -11,8 +11,6 @@ so that activations live as briefly as they can. Times other than F = I = W open
 than in V-Half, because there is no slack between the actions.
 """
 
-from dataclasses import replace
-
 from unbubble.costs import Costs
 from unbubble.families.family import Family, Option
 from unbubble.packing.building_block import Slots, repeat
@@ -30,7 +28,7 @@ def order(
     block = [Slots(r, 2 * p - 1 - r, 2 * p + pause + r, 4 * p - 1 + pause - r) for r in range(p)]
     placement = v_shape(p)
     rows, memory = repeat(block, microbatches), whole(placement, (p + 4) // 3)
-    return replace(fitted(rows, placement, memory, costs), name="v-min")
+    return fitted(rows, placement, memory, costs)
 
 
 FAMILY = Family(

@@ -28,10 +28,10 @@ def order(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
     """ZB-H1 for equal times; for given costs the shortest order found in the memory."""
-    return fitted("zb-1p", ranks, microbatches, int(options.get("memory", ranks)), costs)
+    return fitted(ranks, microbatches, int(options.get("memory", ranks)), costs)
 
 
-def fitted(name: str, ranks: int, microbatches: int, room: int, costs: Costs | None) -> Schedule:
+def fitted(ranks: int, microbatches: int, room: int, costs: Costs | None) -> Schedule:
     """The shortest found of at most `room` microbatches a rank: of ZB-H1 and ZB-H2 where they fit,
     and of many numbers of forwards ahead, with W placed where a rank would wait."""
     placement = linear(ranks)
@@ -46,8 +46,7 @@ def fitted(name: str, ranks: int, microbatches: int, room: int, costs: Costs | N
         for by_hand, needed in ((zb_h1, ranks), (zb_h2, 2 * ranks - 1))
         if min(needed, microbatches) <= room
     ]
-    schedule = best((*found, shortest(frames).schedule(name)), costs)
-    return Schedule.of_codes(schedule.codes, placement, name=name)
+    return best((*found, shortest(frames).schedule()), costs)
 
 
 def broken_rule(ranks: int, microbatches: int, virtual: int, **options: Option) -> str:

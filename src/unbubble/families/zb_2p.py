@@ -18,7 +18,7 @@ def order(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
     """ZB-H2 for equal times; for given costs the shortest order found in the memory."""
-    return fitted("zb-2p", ranks, microbatches, int(options.get("memory", 2 * ranks)), costs)
+    return fitted(ranks, microbatches, int(options.get("memory", 2 * ranks)), costs)
 
 
 FAMILY = Family(

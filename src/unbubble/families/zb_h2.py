@@ -26,7 +26,7 @@ def order(
     for r in range(ranks):
         forwards, inputs, weights = (run(k, r, 0, microbatches) for k in (Kind.F, Kind.I, Kind.W))
         rows.append(weave((forwards, 0), (inputs, 2 * (ranks - 1 - r)), (weights, 2 * (ranks - 1))))
-    return Schedule.of_codes(rows, linear(ranks), name="zb-h2")
+    return Schedule.of_codes(rows, linear(ranks))
 
 
 FAMILY = Family(

@@ -20,7 +20,6 @@ rank 1  . . 0 0 0 0 1 1 1 1 a a A 2 2 a a A 2 2 b b b b c c c c B B C C
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 
 from unbubble.action import Kind, pack
@@ -38,18 +37,17 @@ def zb_v(
 ) -> Schedule:
     """PyTorch's order; where costs are given, W placed for them if that is shorter."""
     rows, placement = rows_of(ranks, microbatches), v_shape(ranks)
-    schedule = Schedule.of_codes(rows, placement, name="zb-v")
+    schedule = Schedule.of_codes(rows, placement)
     if costs is None:
         return schedule
-    adapted = fitted(rows, placement, whole(placement, ranks), costs, schedule)
-    return replace(adapted, name="zb-v")
+    return fitted(rows, placement, whole(placement, ranks), costs, schedule)
 
 
 def zbv_zero_bubble(
     ranks: int, microbatches: int, virtual: int, *, costs: Costs | None, **options: Option
 ) -> Schedule:
     """PyTorch's order, best where F = I = W."""
-    return Schedule.of_codes(rows_of(ranks, microbatches), v_shape(ranks), name="zbv-zero-bubble")
+    return Schedule.of_codes(rows_of(ranks, microbatches), v_shape(ranks))
 
 
 def rows_of(ranks: int, microbatches: int) -> list["array[int]"]:

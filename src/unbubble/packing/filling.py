@@ -111,13 +111,13 @@ class Filled:
     nodes: "array[int]"
     frame: Frame
 
-    def schedule(self, name: str) -> Schedule:
+    def schedule(self) -> Schedule:
         codes, starts = self.frame.program.codes, self.frame.program.lane_start
         rows = [
             array("q", map(codes.__getitem__, self.nodes[start:stop]))
             for start, stop in pairwise(starts)
         ]
-        return Schedule.of_codes(rows, self.frame.placement, name=name)
+        return Schedule.of_codes(rows, self.frame.placement)
 
 
 def shortest(frames: Iterable[Frame]) -> Filled:
@@ -140,7 +140,7 @@ def shortest(frames: Iterable[Frame]) -> Filled:
 def refilled(schedule: Schedule, costs: Costs, memory: Memory) -> Schedule:
     """The shortest filling of a schedule's F and I."""
     frame = Frame(without_weights(schedule.codes), schedule.placement, costs, memory)
-    return shortest([frame]).schedule(schedule.name)
+    return shortest([frame]).schedule()
 
 
 def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:

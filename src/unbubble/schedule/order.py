@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from unbubble.action import (
@@ -83,6 +84,12 @@ class Schedule:
     def with_rows(self, rows: Sequence["array[int]"]) -> "Schedule":
         """The same placement, name and flush with other rows of codes."""
         return Schedule.of_codes(rows, self.placement, name=self.name, flush=self.flush)
+
+    def named(self, name: str) -> "Schedule":
+        """The same schedule under another name."""
+        made = copy(self)
+        object.__setattr__(made, "name", name)
+        return made
 
     @property
     def ranks(self) -> int:
