@@ -20,6 +20,7 @@ from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import (
     Pair,
     name_in_order,
+    output,
     pairs,
     transfers,
 )
@@ -231,22 +232,18 @@ def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list
     for rank, row in enumerate(rows):
         for seen in row:
             for part in seen.action.parts:
-                ends[_full(part)] = (rank, seen.end)
+                ends[output(part)] = (rank, seen.end)
                 starts.append((rank, part, seen.start))
     orders = []
     for rank, part, start in starts:
         if part.kind is Kind.W:
             continue
         step = -1 if part.kind is Kind.F else 1
-        producer = ends.get(_full(part._replace(stage=part.stage + step)))
+        producer = ends.get(output(part._replace(stage=part.stage + step)))
         crosses = placement.is_first(part.stage) if step < 0 else placement.is_last(part.stage)
         if producer is not None and not crosses:
             orders.append((*producer, rank, start))
     return orders
-
-
-def _full(action: Action) -> Action:
-    return action._replace(kind=Kind.B) if action.kind is Kind.I else action
 
 
 def without_waits(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:

@@ -10,7 +10,7 @@ from unbubble.action import Action, Kind
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
 from unbubble.trace.observed import Observed
-from unbubble.trace.pairing import Pair, wanted_sends
+from unbubble.trace.pairing import Pair, output, wanted_sends
 
 NOTICEABLE = 100
 """A share of the step: what contradicts by less than a hundredth of it is the precision."""
@@ -68,7 +68,7 @@ def _order(timeline: Timeline, slack: int) -> Iterator[str]:
         before = None
         for event in timeline.events(rank):
             for part in event.action.parts:
-                ends[_output(part)] = event.end
+                ends[output(part)] = event.end
             if event.action.is_compute:
                 if before is not None and before.end - event.start > slack:
                     overlaps.append((before.action, event.action))
@@ -82,7 +82,7 @@ def _order(timeline: Timeline, slack: int) -> Iterator[str]:
                 forward = part.kind is Kind.F
                 if placement.is_first(part.stage) if forward else placement.is_last(part.stage):
                     continue
-                maker = _output(part._replace(stage=part.stage + (-1 if forward else 1)))
+                maker = output(part._replace(stage=part.stage + (-1 if forward else 1)))
                 if maker in ends and ends[maker] - event.start > slack:
                     early.append((part, maker))
     if overlaps:
@@ -91,8 +91,3 @@ def _order(timeline: Timeline, slack: int) -> Iterator[str]:
     if early:
         part, maker = early[0]
         yield f"order: {len(early)} actions begin before their input is made, as {part} and {maker}"
-
-
-def _output(action: Action) -> Action:
-    """The action that stands for what an F, B or I makes."""
-    return action._replace(kind=Kind.B) if action.kind is Kind.I else action

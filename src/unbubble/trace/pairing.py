@@ -38,6 +38,11 @@ def name_in_order(
     return named + [half._replace(action=a) for half, a in zip(receives, needed, strict=True)], ""
 
 
+def output(action: Action) -> Action:
+    """The action that stands for what an F, B or I makes: an I goes as B."""
+    return action._replace(kind=Kind.B) if action.kind is Kind.I else action
+
+
 def wanted_sends(action: Action, placement: Placement) -> Iterator[Action]:
     """What an action makes that another rank needs."""
     stage = action.stage

@@ -8,6 +8,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -41,8 +42,11 @@ class Trace:
 
     def pipelines_of(self, step: int) -> tuple[Pipeline, ...]:
         """The pipelines of another of the steps."""
-        _, chosen, _ = _choose(self.ranks, step)
-        return _assembled(self.ranks, chosen, self.layout, self.placement)
+        return _assembled(self.ranks, self._steps.of(step), self.layout, self.placement)
+
+    @cached_property
+    def _steps(self) -> "_Steps":
+        return _Steps(self.ranks)
 
     def slowdowns(self) -> Slowdowns | None:
         """What each stage, replica and operation adds, over all steps that have a timeline; None
@@ -89,12 +93,13 @@ def read(
     if not found:
         raise InputError(f"{sources[0]}: it holds no step; {'; '.join(notes) or 'nothing else'}")
     ranks = _numbered(found)
-    number, chosen, numbers = _choose(ranks, step)
+    common = _Steps(ranks)
+    number = common.median() if step is None else step
     return Trace(
         format=name,
         step=number,
-        steps=tuple(numbers),
-        pipelines=_assembled(ranks, chosen, layout, placement),
+        steps=tuple(common.numbers),
+        pipelines=_assembled(ranks, common.of(number), layout, placement),
         ignored=(*ignored, *notes),
         ranks=tuple(ranks),
         layout=layout,
@@ -174,31 +179,42 @@ def _renumbered(rank: RankSteps, number: int, note: str) -> RankSteps:
     return replace(rank, rank=number, steps=tuple(steps))
 
 
-def _choose(ranks: Sequence[RankSteps], step: int | None) -> tuple[int, list[Observed], list[int]]:
-    """The number of the step, every rank's observation of it, and the steps that all have.
+class _Steps:
+    """The steps that all ranks have, by number; where some carry none they are numbered from 0.
 
-    Steps that carry no number are numbered from 0.
+    Raises InputError where a rank holds no step and where the ranks have none in common.
     """
-    rows: list[dict[int, tuple[int, int]]] = []
-    for rank in ranks:
-        if not rank.steps:
-            raise InputError(f"{rank.source}: it holds no step")
-        rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
-    if any(len(row) < len(rank.steps) for row, rank in zip(rows, ranks, strict=True)):
-        rows = [dict(enumerate((i, t) for i, (_, t) in enumerate(r.windows))) for r in ranks]
-    common = [n for n in rows[0] if all(n in row for row in rows)]
-    if not common:
-        i = next((i for i, row in enumerate(rows) if not row.keys() & rows[0].keys()), 1)
-        raise InputError(
-            f"the ranks have no step in common: {ranks[0].source} has {_some(rows[0])}, "
-            f"{ranks[i].source} has {_some(rows[i])}"
-        )
-    if step is None:
-        lengths = [max(row[n][1] for row in rows) for n in common]
-        step = common[lengths.index(median_high(lengths))]
-    if step not in common:
-        raise InputError(f"--step {step}: the trace has the steps {_some(common)}")
-    return step, [rank.steps[row[step][0]] for rank, row in zip(ranks, rows, strict=True)], common
+
+    def __init__(self, ranks: Sequence[RankSteps]):
+        self.ranks = ranks
+        self.rows: list[dict[int, tuple[int, int]]] = []
+        """Place and length of every step, by rank."""
+        for rank in ranks:
+            if not rank.steps:
+                raise InputError(f"{rank.source}: it holds no step")
+            self.rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
+        if any(len(row) < len(rank.steps) for row, rank in zip(self.rows, ranks, strict=True)):
+            self.rows = [dict(enumerate((i, t) for i, (_, t) in enumerate(r.windows)))
+                         for r in ranks]  # fmt: skip
+        first = self.rows[0]
+        self.numbers = [n for n in first if all(n in row for row in self.rows)]
+        if not self.numbers:
+            i = next((i for i, row in enumerate(self.rows) if not row.keys() & first.keys()), 1)
+            raise InputError(
+                f"the ranks have no step in common: {ranks[0].source} has {_some(first)}, "
+                f"{ranks[i].source} has {_some(self.rows[i])}"
+            )
+
+    def median(self) -> int:
+        """The step of median length."""
+        lengths = [max(row[n][1] for row in self.rows) for n in self.numbers]
+        return self.numbers[lengths.index(median_high(lengths))]
+
+    def of(self, step: int) -> list[Observed]:
+        """Every rank's observation of a step."""
+        if not all(step in row for row in self.rows):
+            raise InputError(f"--step {step}: the trace has the steps {_some(self.numbers)}")
+        return [rank.steps[row[step][0]] for rank, row in zip(self.ranks, self.rows, strict=True)]
 
 
 def _some(numbers: Iterable[int]) -> str:
