@@ -27,9 +27,10 @@ from typing import NamedTuple
 from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, is_transfer, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
-from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
+from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
 from unbubble.simulate.timeline import Timeline
+from unbubble.simulate.times import MAX_TOTAL_TICKS
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
 _WORK = (*_COMPUTE, Kind.OVERLAP_F_B)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from unbubble.action import JOINED, Action, Kind, is_transfer, overlap, receive_of, unpack
 from unbubble.costs import Costs
 from unbubble.schedule.order import Schedule
-from unbubble.simulate.program import Program, time_tables
+from unbubble.simulate.program import Program
 from unbubble.simulate.simulation import arranged
+from unbubble.simulate.times import time_tables
 
 
 class Step(NamedTuple):

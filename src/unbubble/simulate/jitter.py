@@ -12,8 +12,9 @@ from unbubble.costs import Costs
 from unbubble.errors import InputError, RunError
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
-from unbubble.simulate.program import MAX_TOTAL_TICKS, Program
+from unbubble.simulate.program import Program
 from unbubble.simulate.simulation import arranged
+from unbubble.simulate.times import MAX_TOTAL_TICKS
 
 if TYPE_CHECKING:
     import numpy as np

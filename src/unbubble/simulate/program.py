@@ -5,19 +5,17 @@ Linking is done once; `run` then simulates it with any durations in a few nanose
 
 from array import array
 from bisect import bisect
-from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, Kind, unpack
-from unbubble.costs import CHANNELS, TIMES, Costs, Duration
+from unbubble.costs import CHANNELS, Costs
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
 from unbubble.simulate.tail import link_tail
-
-MAX_TOTAL_TICKS = 1 << 61
+from unbubble.simulate.times import check_total, fits, time_tables
 
 
 class Deadlock(InputError):  # noqa: N818  # the field's word
@@ -136,7 +134,7 @@ class Program:
             size = costs.stages[lower % costs.num_stages].output_bytes
             key = rank_of[source], rank_of[destination], size
             if key not in known:
-                known[key] = _fits(costs.edge_between(*key[:2]).transfer(size))
+                known[key] = fits(costs.edge_between(*key[:2]).transfer(size))
             return known[key]
 
         return (
@@ -302,84 +300,6 @@ class Known(NamedTuple):
             ends = _zeros("q", len(self.before))
         kernel.run_known(self.before, self.needs, lag, duration, ends)
         return ends
-
-
-PARTS = ("communication", "overhead", "recompute")
-
-
-def has_part(costs: Costs, part: str) -> bool:
-    """Whether any action's time has that part (see PARTS)."""
-    if part == "recompute":
-        return any(row.recompute.compute for row in costs.stages)
-    if part == "overhead" and costs.action_overhead:
-        return True
-    durations = (getattr(row, name) for row in costs.stages for name in TIMES)
-    return any(getattr(duration, part) for duration in durations if duration is not None)
-
-
-def time_tables(
-    schedule: Schedule, costs: Costs, part: str = "total"
-) -> tuple["array[int]", "array[int]"]:
-    """Ticks by kind and placed stage (−1: unknown), and of overlapped pairs by forward stage.
-
-    `part`: "total", or what of it is one of PARTS (recompute: its kernels).
-    """
-    placement = schedule.placement
-    rank_of, stages = placement.rank_of, len(placement.rank_of)
-    around = costs.action_overhead if part in ("total", "overhead") else 0
-    speeds = [costs.speed.get(rank) for rank in rank_of]
-
-    def column(durations: Sequence[Duration | None]) -> list[int]:
-        """The part of one duration by stage of the model, on the stages' ranks."""
-        name = "compute" if part == "recompute" else part
-        times = [-1 if d is None else getattr(d, name) for d in durations] * placement.copies
-        return [
-            time if time < 0 else (time if speed is None else round(time * speed)) + around
-            for time, speed in zip(times, speeds, strict=True)
-        ]
-
-    rows = [[0] * stages for _ in Kind]
-    for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
-        if part != "recompute":
-            rows[kind] = column([row.of(kind) for row in costs.stages])
-        elif kind in (Kind.B, Kind.I):
-            rows[kind] = column([row.recompute for row in costs.stages])
-    if part == "recompute":  # a pair's own time includes it, unknown how much
-        pairs = [-1] * stages
-    else:
-        pairs = column([row.overlapped for row in costs.stages])
-    if part == "total":
-        tail = costs.tail
-        held, first_of = Counter(rank_of), {r: s for s, r in reversed([*enumerate(rank_of)])}
-        rows[Kind.SEND_F] = rows[Kind.SEND_B] = [costs.send_host] * stages
-        rows[Kind.RECV_F] = rows[Kind.RECV_B] = [costs.recv_host] * stages
-        rows[Kind.REDUCE_GRAD] = [  # a rank's share by stage, the odd ticks on its first
-            tail.reduce // held[r] + (tail.reduce % held[r] if first_of[r] == s else 0)
-            for s, r in enumerate(rank_of)
-        ]
-        rows[Kind.CLIP] = [tail.clip] * stages
-        rows[Kind.OPTIMIZER] = [
-            tail.optimizer if speed is None else round(tail.optimizer * speed) for speed in speeds
-        ]
-    _fits(max(map(max, [*rows, pairs])))
-    return array("q", chain.from_iterable(rows)), array("q", pairs)
-
-
-def _fits(ticks: int) -> int:
-    if ticks >= MAX_TOTAL_TICKS:
-        raise InputError("the times are too long to add up exactly; use a coarser unit")
-    return ticks
-
-
-def check_total(duration: "array[int]", lag: "array[int]") -> None:
-    """Raises InputError for a negative time, and where the end of a step might not fit into 64
-    bits."""
-    longest, furthest = kernel.largest(duration), kernel.largest(lag)
-    if longest < 0 or furthest < 0:
-        raise InputError("a time is negative; every time is at least 0")
-    at_most = (longest + furthest) * len(duration)
-    if at_most >= MAX_TOTAL_TICKS and sum(duration) + sum(lag) >= MAX_TOTAL_TICKS:
-        raise InputError("the times are too long to add up exactly; use a coarser unit")
 
 
 def _zeros(typecode: str, length: int) -> "array[int]":

@@ -21,9 +21,10 @@ from unbubble.errors import InputError
 from unbubble.schedule.lowering import lower
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
-from unbubble.simulate.program import PARTS, Program, has_part, time_tables
+from unbubble.simulate.program import Program
 from unbubble.simulate.tail import with_tail
 from unbubble.simulate.timeline import Timeline, Transfer, Transfers
+from unbubble.simulate.times import PARTS, has_part, time_tables
 
 
 def simulate(
