@@ -266,7 +266,8 @@ def fault_in(status, out, err, good=None) -> str:
     if answer["fractions"] is None or answer["unknown"]:
         return "" if answer["unknown"] else "nothing is told and no reason given"
     if answer["step"] != good["step"] or len(answer["ranks"]) != len(good["ranks"]):
-        return "" if answer["step"] in good["steps"] else "another step, in silence"
+        told = answer["step"] in good["steps"] or answer["recovered"] != good["recovered"]
+        return "" if told else "another step, in silence"
     slack = 2 * (answer["clock_uncertainty_s"] or 0)
     for row, right in zip(answer["ranks"], good["ranks"], strict=True):
         for name in CLASSES:

@@ -180,6 +180,11 @@ def _complete(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
                 f"{Action(of, stage, absent[0])} is in no trace ({len(absent)} such actions of "
                 f"stage {stage}); its trace is cut off or holds only a part of the step"
             )
+    for row in rows:
+        for part in (part for seen in row for part in seen.action.parts):
+            weight = part._replace(kind=Kind.W)
+            if part.kind is Kind.I and part.microbatch not in done.get((Kind.W, part.stage), ()):
+                raise Missing(f"{weight} is in no trace, and {part} is; some trace is incomplete")
     for kind in (Kind.F, Kind.B):
         if absent_stages := sorted({s for _, s in done} - {s for k, s in done if k is kind}):
             raise Missing(f"stage {absent_stages[0]} has no {kind.name}; its trace is incomplete")

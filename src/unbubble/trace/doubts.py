@@ -6,7 +6,7 @@ a step still adds up; what is odd about it is put into words.
 
 from collections.abc import Iterator, Sequence
 
-from unbubble.action import Action, Kind
+from unbubble.action import JOINED, Action, Kind, unpack
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
 from unbubble.trace.observed import Observed
@@ -14,6 +14,8 @@ from unbubble.trace.pairing import Pair, output, wanted_sends
 
 NOTICEABLE = 100
 """A share of the step: what contradicts by less than a hundredth of it is the precision."""
+HOLLOW = 4
+"""The share of the step for which an action's kernels may pause."""
 PRECISION_NS = 200_000
 
 
@@ -40,6 +42,19 @@ def doubts(
     if found:
         yield from _absent(timeline, found)
     yield from _order(timeline, slack)
+    yield from _hollow(timeline)
+
+
+def _hollow(timeline: Timeline) -> Iterator[str]:
+    """Actions in which nothing ran for a good part of the step: a kernel at a wrong time."""
+    length = timeline.finish - timeline.begin
+    if timeline.overhead is None:
+        return
+    for rank, codes in enumerate(timeline.schedule.codes):
+        for code, nothing in zip(codes, timeline.overhead[rank], strict=True):
+            if nothing > length // HOLLOW:
+                action = unpack(code & ~JOINED)
+                yield f"kernels: nothing ran for {nothing / 1e9:.3g} s within {action}"
 
 
 def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:

@@ -34,9 +34,10 @@ NOTICEABLE_NS = 50_000
 """A wait longer than this blocked the thread; shorter ones are the call itself."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class HostStep:
-    """What a step's thread shows, sorted by time."""
+    """What a step's thread shows, sorted by time. `hollow` is the time, found with the actions, at
+    the ends of their ranges in which nothing ran."""
 
     window: Window
     named: Sequence[tuple[Interval, Named]]
@@ -44,6 +45,7 @@ class HostStep:
     transfers: Sequence[Mark]
     collectives: Sequence[Mark]
     others: Sequence[Mark]
+    hollow: int = 0
 
     @classmethod
     def of(cls, trace: RankTrace, window: Window) -> "HostStep":
@@ -75,6 +77,7 @@ class HostStep:
         busy = sorted(starts + [m.start for m in self.others])
         waits = sorted([m.end for m in self.transfers] + [op.end for op in self.ops if op.transfer])
         found: list[Seen] = []
+        self.hollow = 0
         for (low, high), (action, tight) in ranges:
             inside = self.ops[bisect_left(starts, low) : bisect_left(starts, high)]
             body = [op for op in inside if not op.transfer]
@@ -89,6 +92,8 @@ class HostStep:
                 free_again = min(until, busy[after] if after < len(busy) else until)
                 end = last + min((free_again - last) // 2, AFTERMATH_NS)
                 start += _waited(body, waits, first, last)
+                if not tight:
+                    self.hollow += free_again - end
             if found:
                 start = max(start, found[-1].end)
             found.append(Seen(action, min(start, end), end))

@@ -12,6 +12,8 @@ from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import recover
 
+HOLLOW = 0.02
+"""The share of the step that may pass at the ends of ranges without anything running."""
 BACKWARDS = (Kind.B, Kind.I)
 RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
 
@@ -49,6 +51,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
     else:
         actions = on_host.actions(ranges)
+        if on_host.hollow > (window.end - window.begin) * HOLLOW:
+            unknown.append(
+                f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at the ends of their "
+                "ranges, and it is not in their compute"
+            )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
     if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):

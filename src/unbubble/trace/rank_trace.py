@@ -197,7 +197,7 @@ class RankTrace:
                 if (number := named(mark.name)) is not None
             ]
             if steps:
-                return steps
+                return list(dict.fromkeys(steps))
         begin, end = self.extent
         starts: list[int] = [begin]
         seen: set[Action] = set()

@@ -193,9 +193,17 @@ class _Steps:
             if not rank.steps:
                 raise InputError(f"{rank.source}: it holds no step")
             self.rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
-        if any(len(row) < len(rank.steps) for row, rank in zip(self.rows, ranks, strict=True)):
+        by_order = [
+            r for row, r in zip(self.rows, ranks, strict=True) if len(row) < len(r.steps)
+        ]
+        if by_order and len({len(rank.steps) for rank in ranks}) > 1:
+            for rank in by_order:
+                if all(n is not None for n, _ in rank.windows):
+                    raise InputError(f"{rank.source}: it has two steps of the same number")
+        if by_order:
             self.rows = [dict(enumerate((i, t) for i, (_, t) in enumerate(r.windows)))
                          for r in ranks]  # fmt: skip
+        self.note = ("steps, from their order",) if 0 < len(by_order) < len(ranks) else ()
         first = self.rows[0]
         self.numbers = [n for n in first if all(n in row for row in self.rows)]
         if not self.numbers:
@@ -214,7 +222,10 @@ class _Steps:
         """Every rank's observation of a step."""
         if not all(step in row for row in self.rows):
             raise InputError(f"--step {step}: the trace has the steps {_some(self.numbers)}")
-        return [rank.steps[row[step][0]] for rank, row in zip(self.ranks, self.rows, strict=True)]
+        found = [r.steps[row[step][0]] for r, row in zip(self.ranks, self.rows, strict=True)]
+        if self.note:
+            return [replace(one, recovered=one.recovered + self.note) for one in found]
+        return found
 
 
 def _some(numbers: Iterable[int]) -> str:
