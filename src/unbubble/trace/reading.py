@@ -193,9 +193,7 @@ class _Steps:
             if not rank.steps:
                 raise InputError(f"{rank.source}: it holds no step")
             self.rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
-        by_order = [
-            r for row, r in zip(self.rows, ranks, strict=True) if len(row) < len(r.steps)
-        ]
+        by_order = [r for row, r in zip(self.rows, ranks, strict=True) if len(row) < len(r.steps)]
         if by_order and len({len(rank.steps) for rank in ranks}) > 1:
             for rank in by_order:
                 if all(n is not None for n, _ in rank.windows):
