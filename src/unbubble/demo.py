@@ -106,7 +106,7 @@ def demo(
     }
     for name, outcome in outcomes.items():
         _report(folder, name, pair[name], outcome, target)
-        say(f"\n{name}: {pair[name].name}, layers {_split(pair[name])}")
+        say(f"\n{name}: {pair[name].schedule.name}, layers per stage {_split(pair[name])}")
         say("\n".join(outcome.lines()))
     say("\n" + "\n".join(_verdict(pair, outcomes)))
     say(f"\nthe files are in {folder}/; open {folder}/chosen.html")
