@@ -1,7 +1,7 @@
 """How well the simulation predicts measured steps.
 
-    python benchmarks/accuracy.py measure FOLDER [--only emulated|real] [--steps N]
-    python benchmarks/accuracy.py table FOLDER
+    python benchmarks/accuracy.py measure FOLDER [--steps N] [--real 0,1,2] [--emulated 4,8]
+    python benchmarks/accuracy.py table FOLDER [-v]
 
 `measure` runs schedules on this machine and keeps every step in FOLDER; `table` predicts them:
 
@@ -102,8 +102,9 @@ def measure_emulated(folder: Path, ranks: int, steps: int) -> None:
             dump_recording(folder / f"emulated.{ranks}.{name}.{m}.json", ran.steps)
 
 
-def measure_real(folder: Path, steps: int) -> None:
-    for number, group in enumerate(GROUPS):
+def measure_real(folder: Path, numbers: list[int], steps: int) -> None:
+    for number in numbers:
+        group = GROUPS[number]
         print(f"profiling before {', '.join(group)}", flush=True)
         layers = profile(MODEL, rounds=12).costs
         dump_costs(folder / f"profile.{number}.json", layers, rows="layers")
@@ -183,8 +184,8 @@ def observed_cases(folder: Path) -> Iterator[Case]:
         _, group, schedule, m = name.split(".")
         for other in GROUPS[int(group)]:
             for n in REAL_M:
-                if other != schedule and n != int(m):
-                    source = measured[f"real.{group}.{other}.{n}"]
+                source = measured.get(f"real.{group}.{other}.{n}")
+                if source and other != schedule and n != int(m):
                     yield Case(f"{name} from {other}.{n}", steps, observed_costs(source))
 
 
@@ -196,7 +197,9 @@ def solo_cases(folder: Path, factor: Fraction = Fraction(1)) -> Iterator[Case]:
 
 
 def factor_cases(folder: Path) -> Iterator[Case]:
-    reference = next(c for c in solo_cases(folder) if c.name == "real.0.1f1b.8")
+    reference = next((c for c in solo_cases(folder) if c.name == "real.0.1f1b.8"), None)
+    if reference is None:
+        return iter(())
     factor = Fraction(step_time(reference.steps)).limit_denominator(10**6) / Fraction(
         predicted(reference)
     ).limit_denominator(10**6)
@@ -262,22 +265,25 @@ def table(folder: Path, verbose: bool) -> int:
     return int(missed > 0)
 
 
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["measure", "table"])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", choices=["emulated", "real"])
+    parser.add_argument("--real", default="0,1,2", help="groups of schedules that compute")
+    parser.add_argument("--emulated", default="4,8", help="numbers of processes that sleep")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("-v", "--verbose", action="store_true", help="every case")
     options = parser.parse_args()
     if options.what == "table":
         return table(options.folder, options.verbose)
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.only != "emulated":
-        measure_real(options.folder, options.steps)
-    if options.only != "real":
-        for ranks in (4, 8):
-            measure_emulated(options.folder, ranks, options.steps)
+    measure_real(options.folder, numbers(options.real), options.steps)
+    for ranks in numbers(options.emulated):
+        measure_emulated(options.folder, ranks, options.steps)
     return 0
 
 
