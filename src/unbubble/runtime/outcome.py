@@ -7,7 +7,7 @@ from typing import Any
 
 from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute
 from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
-from unbubble.runtime.run import Measured
+from unbubble.runtime.measured import Measured
 from unbubble.simulate import Timeline
 
 NOISY = 0.02
@@ -85,6 +85,7 @@ class Outcome:
             },
             "attribution": _classes(self.attribution),
             "predicted_attribution": _classes(self.predicted_attribution),
+            "clock_uncertainty_s": self.measured.clock_uncertainty_s,
             "optimizer_s": list(self.measured.optimizer_s),
             "losses": list(self.measured.losses),
         }
@@ -103,6 +104,9 @@ class Outcome:
                 f"the odd and the even steps differ by {100 * self.noise:.1f} %: the machine is "
                 "busy with something else, and the figures are no better than that"
             )
+        if (uncertainty := self.measured.clock_uncertainty_s) != 0:
+            by = "an unknown time" if uncertainty is None else f"up to {1e3 * uncertainty:.2f} ms"
+            found.append(f"the clocks of the ranks may differ by {by}; so may the classes")
         if gradients is not None:
             found.append(
                 f"gradients of {gradients.parameters} parameters after two accumulated steps "

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from torch.distributed.pipelining import schedules
 
-from unbubble.runtime.run import WAITED_NS
+from unbubble.runtime.measured import WAITED_NS
 
 _PREFIX = "PP:"
 _PAIR = "("

@@ -1,24 +1,17 @@
-"""Run: schedules for real on PyTorch's runtime, and what was measured as Timelines."""
+"""Run: schedules for real on PyTorch's runtime."""
 
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 import msgspec
 
-from unbubble.action import KIND_MASK, TRANSFER, Action, Kind, pack, unpack
+from unbubble.action import Kind
 from unbubble.errors import InputError
-from unbubble.runtime.gradients import Gradients
 from unbubble.runtime.launch import Job, launch
+from unbubble.runtime.measured import Measured, PipelineResult, measured
 from unbubble.schedule import Schedule, format_csv
 from unbubble.schedule.check import check
-from unbubble.simulate import Timeline, Transfer
-
-WAITED_NS = 50_000
-"""A shorter wait for a receive is the call itself: the data were there."""
 
 
 class Setup(NamedTuple):
@@ -66,40 +59,6 @@ class RunJob(msgspec.Struct, kw_only=True):
     learning_rate: float
 
 
-class RankSteps(msgspec.Struct, kw_only=True):
-    """What one rank recorded of one pipeline: its lowered order, then for each step its begin, of
-    each action the end, the wait and the model's time, and the optimizer's time, in ns; the loss
-    where the last stage is."""
-
-    actions: list[str]
-    begins: list[int] = msgspec.field(default_factory=list)
-    ends: list[list[int]] = msgspec.field(default_factory=list)
-    waits: list[list[int]] = msgspec.field(default_factory=list)
-    computes: list[list[int]] = msgspec.field(default_factory=list)
-    optimizer: list[int] = msgspec.field(default_factory=list)
-    losses: list[float] = msgspec.field(default_factory=list)
-
-
-class PipelineResult(msgspec.Struct, kw_only=True):
-    ranks: list[RankSteps]
-    gradients: Gradients | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A finished run: one measured Timeline a step, losses, gradients (None: not compared)."""
-
-    steps: tuple[Timeline, ...]
-    optimizer_s: tuple[float, ...]
-    losses: tuple[float, ...]
-    gradients: Gradients | None
-
-    @property
-    def step_times_s(self) -> tuple[float, ...]:
-        """Makespan of every step."""
-        return tuple(step.in_unit(step.makespan) for step in self.steps)
-
-
 def run(
     setups: Sequence[Setup],
     target: str,
@@ -143,7 +102,10 @@ def run(
         timeout_s=timeout_s,
     )
     results = msgspec.convert(launch(job, on_progress), list[PipelineResult])
-    return [measured(setup, result) for setup, result in zip(setups, results, strict=True)]
+    return [
+        measured(result, schedule.placement, schedule.name)
+        for (schedule, _), result in zip(setups, results, strict=True)
+    ]
 
 
 def _proved(schedule: Schedule) -> None:
@@ -163,92 +125,4 @@ def _proved(schedule: Schedule) -> None:
         raise InputError(
             f"{name}: {last}F{late} comes before a lower microbatch of the last stage, and "
             "PyTorch's runtime takes the loss of microbatch i from that stage's i-th forward"
-        )
-
-
-def measured(setup: Setup, result: PipelineResult) -> Measured:
-    """What the ranks recorded of one pipeline, as Timelines."""
-    steps = range(len(result.ranks[0].begins))
-    order = Schedule.of(
-        [r.actions for r in result.ranks], setup.schedule.placement, name=setup.schedule.name
-    )
-    return Measured(
-        steps=tuple(_timeline(order, result.ranks, step) for step in steps),
-        optimizer_s=tuple(max(r.optimizer[step] for r in result.ranks) / 1e9 for step in steps),
-        losses=tuple(loss for r in result.ranks for loss in r.losses),
-        gradients=result.gradients,
-    )
-
-
-def _timeline(order: Schedule, ranks: Sequence[RankSteps], step: int) -> Timeline:
-    """One recorded step in ns; the wait for inputs stands before each action's start."""
-    zero = min(r.begins[step] for r in ranks)
-    rows: list[tuple[array[int], ...]] = []
-    for record in ranks:
-        start, end, waited, overhead = columns = tuple(array("q") for _ in range(4))
-        before = record.begins[step]
-        for text, wait, compute, finish in zip(
-            record.actions, record.waits[step], record.computes[step], record.ends[step],
-            strict=True,
-        ):  # fmt: skip
-            codes = 2 if text.endswith("OVERLAP_F_B") else 1
-            start.extend([before + wait - zero] * codes)
-            end.extend([finish - zero] * codes)
-            waited.extend([wait] * codes)
-            overhead.extend([0] * (codes - 1) + [finish - before - wait - compute])
-            before = finish
-        rows.append(columns)
-    starts, ends, waits, overheads = (tuple(column) for column in zip(*rows, strict=True))
-    return Timeline(
-        schedule=order,
-        starts=starts,
-        ends=ends,
-        begin=0,
-        finish=max(row[-1] for row in ends),
-        overhead=overheads,
-        transfers=tuple(_transfers(order, starts, ends, waits)),
-        unit="s",
-        ticks_per_unit=10**9,
-        measured=True,
-    )
-
-
-def _transfers(
-    order: Schedule,
-    starts: Sequence["array[int]"],
-    ends: Sequence["array[int]"],
-    waits: Sequence["array[int]"],
-) -> Iterator[Transfer]:
-    """Every tensor's way between ranks: from the later post of its two ends to its arrival.
-
-    The arrival shows only where the receiver waited for it; elsewhere it was not later than the
-    action that used it, and the usual time is taken.
-    """
-    rank_of = order.placement.rank_of
-    posted: dict[int, int] = {}
-    for codes, end in zip(order.codes, ends, strict=True):
-        posted |= {c: e for c, e in zip(codes, end, strict=True) if c & KIND_MASK in TRANSFER}
-    found: list[tuple[Transfer, bool]] = []
-    for rank, codes in enumerate(order.codes):
-        for i, code in enumerate(codes):
-            kind, stage, microbatch, _ = unpack(code)
-            source = stage - 1 if kind is Kind.F else stage + 1
-            if kind > Kind.I or not 0 <= source < len(rank_of) or rank_of[source] == rank:
-                continue
-            send, receive = (
-                (Kind.SEND_F, Kind.RECV_F) if kind is Kind.F else (Kind.SEND_B, Kind.RECV_B)
-            )
-            ready = max(
-                posted[pack(send, source, microbatch)], posted[pack(receive, stage, microbatch)]
-            )
-            # the data may be there before the call that sends them returns
-            arrival = starts[rank][i]
-            action = Action(send, source, microbatch)
-            transfer = Transfer(action, rank_of[source], rank, min(ready, arrival), arrival)
-            found.append((transfer, waits[rank][i] > WAITED_NS))
-    times = [t.end - t.start for t, waited in found if waited]
-    usual = round(median(times)) if times else 0
-    for transfer, waited in found:
-        yield (
-            transfer if waited else transfer._replace(end=min(transfer.end, transfer.start + usual))
         )

@@ -14,9 +14,10 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from unbubble.errors import RunError
 from unbubble.runtime import verify
+from unbubble.runtime.measured import RankSteps
 from unbubble.runtime.process import sentence
 from unbubble.runtime.recorder import Recorder
-from unbubble.runtime.run import PipelineJob, RankSteps, RunJob
+from unbubble.runtime.run import PipelineJob, RunJob
 from unbubble.runtime.workload import Stage, Workload, load
 
 LEAD_NS = 10_000_000
