@@ -10,6 +10,8 @@ import urllib.request
 import pytest
 from tests.records import lines, write
 
+from unbubble.trace.live import Run, encode
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -56,6 +58,16 @@ def test_what_is_wrong_is_named(refused, folder):
     assert "--price" in refused("watch --once --price much", folder)
 
 
+def test_a_port_that_is_taken_is_named(refused, folder):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"127.0.0.1:{port}: Address already in use" in refused(
+            f"watch --once --port {port}", folder
+        )
+
+
 def test_it_goes_on_and_serves_until_it_is_interrupted(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -83,3 +95,16 @@ def test_it_goes_on_and_serves_until_it_is_interrupted(folder):
 
 def scrape(port):
     return urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read()
+
+
+def test_pipelines_of_a_job_are_told_apart(unbubble, folder):
+    for rank in range(2):
+        _, *others = lines(rank, [7])
+        moved = Run(
+            run="a", rank=rank, world_size=8, pipeline_ranks=[0, 1], host="here", epoch_ns=0
+        )
+        write(folder, rank, [encode(moved), *others], "a-rank{}-9.live.jsonl")
+    out = unbubble("watch --once", folder).out
+    assert [line[:18] for line in out.splitlines()] == [
+        "pipeline 0  step 7", "pipeline 4  step 7", "pipeline 4  step 8",
+    ]  # fmt: skip

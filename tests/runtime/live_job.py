@@ -78,7 +78,7 @@ def stages_of(schedule):
 
 
 def by_stage(folder):
-    """Steps that the loop marks itself; the one that fails is not recorded."""
+    """Steps that the loop marks itself; those that fail are not recorded."""
     schedule, _, step = build("1f1b")
     stage = schedule._stage
     step()

@@ -67,7 +67,7 @@ def command(
     for news in _looks(follower, interval, once):
         for ready in news if as_json or once else news[-MOST_BEHIND:]:
             found = summary(ready, amount)
-            print_json(found) if as_json else click.echo(_line(found))
+            print_json(found) if as_json else click.echo(_line(found, follower))
             if exporter:
                 exporter.add(found)
         if exporter:
@@ -89,8 +89,9 @@ def _looks(follower: "Follower", interval: float, once: bool) -> "Iterator[list[
         sleep(interval)
 
 
-def _line(step: Mapping[str, Any]) -> str:
-    head = f"step {step['step']}"
+def _line(step: Mapping[str, Any], follower: "Follower") -> str:
+    of = f"pipeline {step['pipeline_ranks'][0]}  " if follower.pipelines > 1 else ""
+    head = f"{of}step {step['step']}"
     if step["step_s"] is None:
         return f"{head}  cannot tell: {'; '.join(step['unknown'])}"
     parts = step["fractions"]

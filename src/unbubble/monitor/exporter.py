@@ -120,8 +120,14 @@ class Exporter:
                 yield family
 
     def serve(self, port: int, address: str) -> None:
-        """Answer scrapes on http://address:port/metrics from a thread, until the process ends."""
-        self._client.start_http_server(port, addr=address, registry=self.registry)
+        """Answer scrapes on http://address:port/metrics from a thread, until the process ends.
+
+        Raises InputError where nothing can listen there.
+        """
+        try:
+            self._client.start_http_server(port, addr=address, registry=self.registry)
+        except OSError as error:
+            raise InputError(f"{address}:{port}: {error.strerror or error}") from None
 
     def write(self, path: str | Path) -> None:
         """The metrics as a file for node_exporter's textfile collector, all of it or nothing."""

@@ -60,6 +60,11 @@ class Follower:
         self._waiting: dict[tuple[int, ...], dict[int, dict[int, Written]]] = {}
 
     @property
+    def pipelines(self) -> int:
+        """How many pipelines the run has, as far as is known."""
+        return len(self._waiting)
+
+    @property
     def notes(self) -> list[str]:
         """What could not be read; the end of a file that is still written is not among it."""
         segments = self._segments.values()

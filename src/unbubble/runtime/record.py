@@ -70,7 +70,7 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         if not stages:
             raise InputError("record needs the pipeline's schedule, or its stages; none was given")
         self._segments = Segments(folder, _run(stages[0].group), max_bytes=max_bytes, keep=keep)
-        self._recorder = recorder_of(stages[0].device)
+        self._recorder = recorder_of(torch.device(stages[0].device))
         self._present: _Taken | None = None
         self._taken: deque[_Taken] = deque()
         self._waiting: set[int] = set()
@@ -129,13 +129,14 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         if clock.due:
             self._write(everything=True)
             clock.meet()
+        number = self.next_step
+        self.next_step += 1  # also where the step fails: other ranks may have run it
         with recorder.recording():
             yield
         actions, columns = recorder.take()
         if not actions:
             return
-        self._present = _Taken(self.next_step, actions, columns, clock.mark())
-        self.next_step += 1
+        self._present = _Taken(number, actions, columns, clock.mark())
         self._waiting = {id(optimizer) for optimizer in self._optimizers}
         if not self._waiting:
             self._over()
