@@ -10,7 +10,8 @@
     observed    real compute on 2 processes; costs observed in one schedule at one m, steps of
                 another schedule at another m in the same launch
     solo        the same steps from a profile without any pipeline
-    one factor  the same, all its times multiplied by what one pipeline step (1F1B, m = 8) took more
+    one factor  the same, all its times multiplied by what one pipeline (1F1B, m = 8) of the same
+                launch took more
 
 A case is one schedule at one m, or one pair of such; its error is that of the median step. Cases
 whose odd and even steps differ by more than 2 % are rejected and counted: the machine was noisy.
@@ -57,6 +58,7 @@ SPLITS = {2: (7, 5), 4: (4, 3, 3, 2)}
 GROUPS = (("gpipe", "1f1b"), ("looped-bfs", "interleaved-1f1b"), ("interleaved-zb", "zb-v"))
 """Schedules with the same stages and the same kinds of backward predict each other."""
 REAL_M = (4, 8, 16)
+REFERENCE = ("1f1b", 8)
 
 EMULATED_M = (8, 16, 32)
 UNEVEN = (1.0, 0.7, 1.35, 0.85, 1.2, 0.95, 1.1, 0.8)
@@ -109,6 +111,8 @@ def measure_real(folder: Path, numbers: list[int], steps: int) -> None:
         layers = profile(MODEL, rounds=12).costs
         dump_costs(folder / f"profile.{number}.json", layers, rows="layers")
         made = [(name, m) for name in group for m in REAL_M]
+        if REFERENCE not in made:
+            made.append(REFERENCE)
         orders = [lowered(generate(name, 2, m)) for name, m in made]
         setups = [Setup(order, SPLITS[order.num_stages]) for order in orders]
         for (name, m), ran in zip(made, launch(setups, MODEL, steps), strict=True):
@@ -178,37 +182,44 @@ def emulated_cases(folder: Path) -> Iterator[Case]:
             yield Case(name, steps, observed_costs(source))
 
 
-def observed_cases(folder: Path) -> Iterator[Case]:
-    measured = load(folder, "real.*.json")
-    for name, steps in measured.items():
-        _, group, schedule, m = name.split(".")
-        for other in GROUPS[int(group)]:
-            for n in REAL_M:
-                source = measured.get(f"real.{group}.{other}.{n}")
-                if source and other != schedule and n != int(m):
-                    yield Case(f"{name} from {other}.{n}", steps, observed_costs(source))
-
-
-def solo_cases(folder: Path, factor: Fraction = Fraction(1)) -> Iterator[Case]:
+def real_steps(folder: Path) -> Iterator[tuple[int, str, int, list[Timeline]]]:
+    """Group, schedule, m and steps of what computed, the references of other groups left out."""
     for name, steps in load(folder, "real.*.json").items():
-        layers = load_costs(folder / f"profile.{name.split('.')[1]}.json")
-        costs = stage_costs(layers, SPLITS[steps[0].schedule.num_stages])
-        yield Case(name, steps, scaled(costs, factor))
+        _, group, schedule, m = name.split(".")
+        if schedule in GROUPS[int(group)]:
+            yield int(group), schedule, int(m), steps
+
+
+def observed_cases(folder: Path) -> Iterator[Case]:
+    measured = {(g, s, m): steps for g, s, m, steps in real_steps(folder)}
+    for (group, schedule, m), steps in measured.items():
+        for (g, other, n), source in measured.items():
+            if g == group and other != schedule and n != m:
+                yield Case(f"{schedule} m={m} from {other} m={n}", steps, observed_costs(source))
+
+
+def solo_costs(folder: Path, group: int, stages: int) -> Costs:
+    return stage_costs(load_costs(folder / f"profile.{group}.json"), SPLITS[stages])
+
+
+def solo_cases(folder: Path) -> Iterator[Case]:
+    for group, schedule, m, steps in real_steps(folder):
+        costs = solo_costs(folder, group, steps[0].schedule.num_stages)
+        yield Case(f"{schedule} m={m}", steps, costs)
 
 
 def factor_cases(folder: Path) -> Iterator[Case]:
-    reference = next((c for c in solo_cases(folder) if c.name == "real.0.1f1b.8"), None)
-    if reference is None:
-        return iter(())
-    factor = Fraction(step_time(reference.steps)).limit_denominator(10**6) / Fraction(
-        predicted(reference)
-    ).limit_denominator(10**6)
-    print(f"one factor: {float(factor):.4f}")
-    return (c for c in solo_cases(folder, factor) if c.name != reference.name)
-
-
-def scaled(costs: Costs, factor: Fraction) -> Costs:
-    return replace(costs, speed=dict.fromkeys(range(2), factor)) if factor != 1 else costs
+    factors: dict[int, Fraction] = {}
+    for group, schedule, m, steps in real_steps(folder):
+        if group not in factors:
+            name, n = REFERENCE
+            reference = load_recording(folder / f"real.{group}.{name}.{n}.json")
+            expected = predicted(Case(name, reference, solo_costs(folder, group, 2)))
+            factors[group] = Fraction(step_time(reference) / expected).limit_denominator(10**6)
+        if (schedule, m) != REFERENCE:
+            costs = solo_costs(folder, group, steps[0].schedule.num_stages)
+            scaled = replace(costs, speed=dict.fromkeys(range(2), factors[group]))
+            yield Case(f"{schedule} m={m}, x {float(factors[group]):.3f}", steps, scaled)
 
 
 def step_time(steps: list[Timeline]) -> float:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -122,13 +123,27 @@ def _start(folder: Path, rank: int, processes: int) -> "subprocess.Popen[bytes]"
     if sys.platform == "linux":
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a host's own name may lead nowhere
     with (folder / f"{rank}.log").open("wb") as log:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-m", "unbubble.runtime.process", str(folder)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
         )
+    if cores := _cores(rank, processes):
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(child.pid, cores)
+    return child
+
+
+def _cores(rank: int, processes: int) -> list[int]:
+    """The cores of a rank alone, so that no two ranks share one while another is idle; none where
+    there are fewer cores than ranks or the system does not tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    each = len(cores) // processes
+    return cores[rank * each : (rank + 1) * each]
 
 
 def _watch(children: "list[subprocess.Popen[bytes]]", folder: Path, on_progress: Progress) -> None:
