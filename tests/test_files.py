@@ -1,11 +1,12 @@
 """Files are written whole or not at all, and read with one-sentence errors."""
 
 import os
+from errno import ENOSPC
 
 import pytest
 
 from unbubble.errors import InputError
-from unbubble.files import MAX_TEXT_BYTES, read_text, replacing, write_text
+from unbubble.files import MAX_TEXT_BYTES, expect_writable, read_text, replacing, write_text
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -36,6 +37,23 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(OSError, match="No such file") as caught:
         write_text(tmp_path / "no" / "a", "x")
     assert caught.value.filename == str(tmp_path / "no" / "a")
+
+
+def test_what_cannot_be_written_is_told_before_the_work(tmp_path):
+    """A profile of minutes ended with the folder that did not exist."""
+    expect_writable(None, tmp_path / "new", os.devnull)
+    assert os.listdir(tmp_path) == []
+    for path in (tmp_path / "no" / "a", tmp_path):
+        with pytest.raises(OSError, match=r"No such file|directory") as caught:
+            expect_writable(path)
+        assert caught.value.filename == str(path)
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError, match="No space left") as caught, replacing(tmp_path / "a"):
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+    assert caught.value.filename == str(tmp_path / "a")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_device_is_written_in_place():

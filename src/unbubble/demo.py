@@ -111,11 +111,12 @@ def demo(
     say("\n" + "\n".join(_verdict(pair, outcomes)))
     say(f"\nthe files are in {folder}/; open {folder}/chosen.html")
     answer = _document(layers, candidates, pair, outcomes)
-    unequal = [
-        n for n, o in outcomes.items() if o.measured.gradients and not o.measured.gradients.equal
-    ]
-    if unequal:
-        raise RunError(f"the gradients of the {unequal[0]} plan differ from those of one process")
+    for name, outcome in outcomes.items():
+        if (gradients := outcome.measured.gradients) and not gradients.equal:
+            raise RunError(
+                f"the gradients of the {name} plan differ from those of one process by "
+                f"{gradients.shown} in {gradients.parameter}; {gradients.blame}"
+            )
     return answer
 
 

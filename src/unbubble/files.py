@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EISDIR
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any
@@ -39,6 +40,17 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(text.encode())
 
 
+def expect_writable(*paths: str | Path | None) -> None:
+    """Before long work: raises now what writing its result would raise after it."""
+    for path in filter(None, paths):
+        if os.path.isdir(path):
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+        if _replaceable(path):
+            beside = _beside(path)
+            beside.close()
+            os.unlink(beside.name)
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[IO[Any]]:
     """A binary file beside `path` that takes its place when the block ends without an error.
@@ -46,30 +58,42 @@ def replacing(path: str | Path) -> Iterator[IO[Any]]:
     What is not a regular file (a pipe, /dev/stdout) is written directly. Raises OSError where the
     folder cannot be written, InputError for what is no path.
     """
-    try:
-        target = Path(os.path.realpath(path))
-    except ValueError as error:  # a path with a null byte
-        raise InputError(f"{str(path)!r} is not a path: {error}") from None
-    # by its own name: where a link like /dev/stdout leads to a pipe, that has no name
-    if os.path.exists(path) and not os.path.isfile(path):
+    if not _replaceable(path):
         with open(path, "wb") as direct:
             yield direct
         return
+    beside, target = _beside(path), _target(path)
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    try:
-        beside = NamedTemporaryFile(  # noqa: SIM115  # closed below, before the rename
-            dir=target.parent, prefix=f".{target.name[:80]}.", delete=False
-        )
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         with beside:
             yield beside
         os.chmod(beside.name, mode)
         os.replace(beside.name, target)
-    except BaseException:
+    except BaseException as error:
         os.unlink(beside.name)
+        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
+
+
+def _replaceable(path: str | Path) -> bool:
+    # by its own name: where a link like /dev/stdout leads to a pipe, that has no name
+    return os.path.isfile(path) or not os.path.exists(path)
+
+
+def _target(path: str | Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # a path with a null byte
+        raise InputError(f"{str(path)!r} is not a path: {error}") from None
+
+
+def _beside(path: str | Path) -> IO[bytes]:
+    target = _target(path)
+    try:
+        return NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:80]}.", delete=False)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _umask() -> int:

@@ -46,6 +46,38 @@ def leaving():
     return _build(lambda: os._exit(7))
 
 
+def exiting():
+    raise SystemExit(0)
+
+
+def leaving_in_peace():
+    return _build(lambda: os._exit(0))
+
+
+def no_batch():
+    return [nn.Linear(4, 4), nn.Linear(4, 4)], None, torch.ones(2)
+
+
+def _layers(*layers):
+    x = torch.linspace(-1, 1, 16).reshape(4, 4)
+    return [*layers], lambda out, y: (out - y).square().mean(), (x, x)
+
+
+def of_three_layers():
+    return _layers(*(nn.Linear(4, 4) for _ in range(3)))
+
+
+def with_a_sum():
+    layers, _, batch = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    return layers, lambda out, y: (out - y).square().sum(), batch
+
+
+def without_numbers():
+    """The second stage has no parameter, and the loss is NaN."""
+    layers, loss, batch = _layers(nn.Linear(4, 4), nn.ReLU())
+    return layers, lambda out, y: loss(out, y) * float("nan"), batch
+
+
 def tied():
     shared = nn.Linear(4, 4)
     x = torch.ones(2, 4)

@@ -28,6 +28,10 @@ def run_bad(model, **options):
         ("killed", "rank 1 was lost: killed by SIGKILL"),
         ("raising", "rank 1 failed: in 1F1: ValueError: no such luck"),
         ("leaving", "rank 1 was lost: exit status 7"),
+        # rank 0 was blamed, as a status of 0 looked like a process that had done its part
+        ("leaving_in_peace", "rank 1 was lost: exit status 0"),
+        # all processes ended well and the result was missing
+        ("exiting", r"rank \d failed: SystemExit: 0"),
     ],
 )
 def test_a_lost_rank_ends_the_run_and_is_named(model, message, tmp_path, monkeypatch):
@@ -44,22 +48,53 @@ def test_a_rank_that_hangs_is_not_waited_for_longer_than_the_timeout():
         run_bad("hanging", timeout_s=8)
 
 
-def test_a_model_that_cannot_be_run_is_the_users_to_fix():
-    with pytest.raises(InputError, match="layers 0 and 1 share a parameter"):
-        run_bad("tied")
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("tied", "layers 0 and 1 share a parameter"),
+        ("no_batch", r"no_batch: a batch must be \(inputs, targets\)"),
+        # the third layer was left out, and the gradients compared were those of another model
+        ("of_three_layers", "layers_per_stage holds 2 layers and the model has 3"),
+    ],
+)
+def test_a_model_that_cannot_be_run_is_the_users_to_fix(model, message):
+    with pytest.raises(InputError, match=message):
+        run_bad(model)
 
 
-def test_an_interrupt_ends_the_processes(tmp_path):
+def test_gradients_that_the_model_changes_by_itself_are_not_blamed_on_the_schedule():
+    (measured,) = run_bad("with_a_sum", verify=True)
+    assert not measured.gradients.equal
+    assert measured.gradients.of_model
+    assert "a loss that is no mean" in measured.gradients.blame
+
+
+def test_losses_that_are_no_numbers_are_none():
+    """They ended the command with an internal error: JSON has no NaN."""
+    (measured,) = run_bad("without_numbers", verify=True)
+    assert measured.losses == (None,) * 3
+    assert measured.gradients.largest_difference is None
+    assert not measured.gradients.equal
+    assert measured.gradients.of_model
+
+
+@pytest.mark.parametrize("endings", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT] * 5])
+def test_an_interrupt_ends_the_processes(tmp_path, endings):
+    """A second interrupt, and a SIGTERM, left the job's folder behind."""
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
     command = [sys.executable, "-m", "unbubble", "demo", "-o", str(tmp_path / "demo")]
     parent = subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(jobs)},
     )
     try:
         children = wait_for(lambda: children_of(parent.pid), 2)
-        parent.send_signal(signal.SIGINT)
+        for ending in endings:
+            parent.send_signal(ending)
+            time.sleep(0.02)
         _, said = parent.communicate(timeout=20)
         assert parent.returncode == 130
         assert [line for line in said.decode().splitlines() if line] == [
@@ -67,6 +102,7 @@ def test_an_interrupt_ends_the_processes(tmp_path):
             "unbubble: interrupted",
         ]
         assert not any(map(alive, children))
+        assert list(jobs.iterdir()) == []
     finally:
         parent.kill()
 

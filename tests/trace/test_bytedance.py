@@ -90,6 +90,18 @@ def test_another_table_is_named(tmp_path):
         read([tmp_path / "t.parquet"])
 
 
+def test_a_rank_that_computes_nothing_is_told(tmp_path):
+    """Its last chunk was looked for among no computation."""
+    from pyarrow import compute, parquet
+
+    table = parquet.read_table(shared(FOLDER) / "trace-ST.parquet")
+    other, moves = compute.not_equal(table["rank"], 0), compute.equal(table["mb_id"], -1)
+    parquet.write_table(table.filter(compute.or_(other, moves)), tmp_path / "t.parquet")
+    first, *_ = read([tmp_path / "t.parquet"]).pipelines
+    assert first.timeline is None
+    assert any("pipeline rank 0 has no action" in reason for reason in first.unknown)
+
+
 def test_a_cut_off_file_is_named(tmp_path):
     data = (shared(FOLDER) / "trace-ST.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(data[:50_000])

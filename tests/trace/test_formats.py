@@ -32,6 +32,16 @@ def test_megascan_names_the_slow_last_stage():
         assert sum(row[1:7]) == row.total
 
 
+def test_megascan_without_its_last_rank_is_told(tmp_path):
+    """The stages of the others were numbered as if there were three, and nothing said so."""
+    events = json.loads(shared(MEGASCAN).read_text())
+    path = tmp_path / "cut.json"
+    path.write_text(json.dumps([event for event in events if event["pid"] != 3]))
+    answer = findings(read([path]))
+    assert "stages, from the order of the ranks" in answer["recovered"]
+    assert any("is the trace of a last rank missing?" in reason for reason in answer["unknown"])
+
+
 def test_megascan_ends_with_the_iteration():
     (pipeline,) = read([shared(MEGASCAN)]).pipelines
     tails = [e for r in range(4) for e in pipeline.timeline.events(r) if not e.action.is_compute]

@@ -62,6 +62,23 @@ def test_a_pause_long_after_the_last_operation_is_not_the_action_s(seen):
     assert second.start == 4_000 * US
 
 
+def test_a_thread_that_wakes_late_still_waits(seen):
+    """On a busy machine 7 ms between the arrival and the first operation were the action's."""
+    events = [STEP]
+    for number, asleep in enumerate((20, 3_000, 40)):
+        begin = 100 + 4_000 * number
+        events += [
+            ("user_annotation", f"PP:1F{number}", begin, begin + 3_900),
+            ("user_annotation", "gloo:recv", begin, begin + 100),
+            ("cpu_op", "aten::linear", begin + 100 + asleep, begin + 3_900),
+        ]
+    events[0] = (*STEP[:3], 20_000)
+    usual, late, another = seen(*events)
+    assert usual.start == 200 * US
+    assert late.start == (4_200 + 3_000 - 40) * US
+    assert another.start == 8_200 * US
+
+
 def test_forwards_inside_a_backward_are_told(tmp_path):
     writer = Writer(0, 2)
     for category, name, start, end in (

@@ -5,7 +5,9 @@ threshold was passed · 130 interrupted. Never a traceback (set UNBUBBLE_DEBUG=1
 """
 
 import os
+import signal
 import sys
+from errno import EDQUOT, EIO, ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -29,6 +31,9 @@ COMMANDS = {
     "demo": "the whole loop on this machine",
 }
 """Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""
+
+FAILED = (ENOSPC, EDQUOT, EIO)
+"""Not the input's fault, though they name a file."""
 
 
 class LazyGroup(click.Group):
@@ -60,7 +65,16 @@ def main(args: list[str] | None = None) -> None:
         # a terminal that has no minus sign or × shows ? there
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.exit(invoke(args))
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        # what ends us cleans up like an interrupt; one rank of a torchrun has to go at once
+        if signal.getsignal(ending) is signal.SIG_DFL and "RANK" not in os.environ:
+            signal.signal(ending, signal.default_int_handler)
+    try:
+        status = invoke(args)
+    except KeyboardInterrupt:  # one more, while the first was told of
+        status = 130
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
+    sys.exit(status)
 
 
 def invoke(args: list[str] | None = None) -> int:
@@ -86,7 +100,8 @@ def invoke(args: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}", 2 if name else 1)
+        status = 2 if name and error.errno not in FAILED else 1
+        return _fail(f"{name}{error.strerror or error}", status)
     except Exception as error:
         if os.environ.get("UNBUBBLE_DEBUG"):
             raise

@@ -31,7 +31,11 @@ def command(
 ) -> None:
     """Profile a real model, choose a plan, run it beside the naive one, and report both."""
     from unbubble import demo
+    from unbubble.errors import InputError
+    from unbubble.runtime.launch import inside_torchrun
 
+    if inside_torchrun():
+        raise InputError("a demo starts its own processes; call it without torchrun")
     try:
         with progress("demo") as tell:
             answer = demo.demo(

@@ -38,9 +38,11 @@ def command(
     sample batch. Without it the decoder that comes with unbubble is profiled.
     """
     from unbubble.costs_file import format_costs
-    from unbubble.files import write_text
+    from unbubble.files import expect_writable, write_text
+    from unbubble.runtime.launch import is_main
     from unbubble.runtime.profile import profile
 
+    expect_writable(output)
     with progress("profile") as tell:
         found = profile(
             target,
@@ -51,6 +53,8 @@ def command(
             timeout_s=timeout,
             on_progress=tell,
         )
+    if not is_main():
+        return
     text = format_costs(
         found.costs, rows="layers", notes=found.notes(target), row_notes=found.row_notes()
     )

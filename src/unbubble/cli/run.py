@@ -47,6 +47,7 @@ def command(
     steps are compared with one process that runs the whole batch; a difference above rounding
     fails the command.
     """
+    from unbubble.files import expect_writable
     from unbubble.plan import load_plan
     from unbubble.report import write
     from unbubble.runtime.launch import is_main
@@ -55,6 +56,7 @@ def command(
     from unbubble.runtime.run import Setup, run
     from unbubble.trace.recording import dump_recording
 
+    expect_writable(recording, svg, chrome, html)
     plan = load_plan(plan_path)
     target = model or plan.model
     if not target or not plan.layers_per_stage:
@@ -99,6 +101,6 @@ def command(
         click.echo("\n".join([f"{head}, {target}", *outcome.lines()]))
     if (gradients := measured.gradients) and not gradients.equal:
         raise RunError(
-            f"the gradients differ from one process by {gradients.largest_difference:.3g} in "
-            f"{gradients.parameter}; the schedule does not train the same model"
+            f"the gradients differ from one process by {gradients.shown} in "
+            f"{gradients.parameter}; {gradients.blame}"
         )

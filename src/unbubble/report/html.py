@@ -207,7 +207,7 @@ def _gradients(gradients: Mapping[str, Gradients]) -> str:
             else f'<td class="bad">{both("different", "不一致")}</td>'
         )
         rows.append(
-            f"<tr><th>{clean(name)}</th>{verdict}<td>{g.largest_difference:.2e}</td>"
+            f"<tr><th>{clean(name)}</th>{verdict}<td>{g.shown}</td>"
             f"<td>{GRADIENT_TOLERANCE:.0e}</td><td>{g.parameters}</td></tr>"
         )
     if not rows:

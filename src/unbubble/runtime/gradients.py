@@ -1,18 +1,45 @@
 """Gradients: how far a pipeline's are from those of one process that runs the whole batch."""
 
+from math import nan
+
 import msgspec
 
 GRADIENT_TOLERANCE = 1e-5
 
 
 class Gradients(msgspec.Struct, kw_only=True):
-    """The largest difference of any parameter's gradient, and how many parameters were compared."""
+    """The largest difference of any parameter's gradient, and how many parameters were compared.
 
-    largest_difference: float
+    None is a difference that is no number. `of_model`: one process differs as well, as soon as it
+    takes the batch in microbatches, so that it is the model and not the schedule.
+    """
+
+    largest_difference: float | None
     parameter: str
     parameters: int
+    of_model: bool = False
 
     @property
     def equal(self) -> bool:
         """Whether the difference is rounding; NaN is not."""
-        return self.largest_difference <= GRADIENT_TOLERANCE
+        return within_rounding(self.largest_difference)
+
+    @property
+    def shown(self) -> str:
+        """The difference for people."""
+        return f"{nan if self.largest_difference is None else self.largest_difference:.2g}"
+
+    @property
+    def blame(self) -> str:
+        """What is wrong where they are not equal."""
+        if not self.of_model:
+            return "the schedule does not train the same model"
+        return (
+            "one process alone differs as much once it takes the batch in microbatches, so it is "
+            "the model (dropout, batch normalisation, a loss that is no mean, overflows)"
+        )
+
+
+def within_rounding(difference: float | None) -> bool:
+    """Whether gradients that differ so much are equal."""
+    return difference is not None and difference <= GRADIENT_TOLERANCE

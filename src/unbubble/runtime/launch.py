@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from unbubble.errors import InputError, RunError
 
 TORCH = "2.13"
 POLL_S = 0.05
+DONE = 64
+"""What a process leaves with that did its part; a model that ends it otherwise is a rank lost."""
 GRACE_S = 0.5
 """How long the others may take to say why, once a rank is lost."""
 
@@ -68,19 +70,26 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     children: list[subprocess.Popen[bytes]] = []
     try:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        # an interrupt between a start and its note would leave a process behind; the processes
-        # keep it blocked, as it is this one that ends them
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        # the processes keep the interrupt blocked, as it is this one that ends them
+        with _later(signal.SIGINT):
             for rank in range(job.processes):
                 children.append(_start(folder, rank, job.processes))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _watch(children, folder, on_progress)
         return msgspec.json.decode((folder / "result.json").read_bytes())
     finally:
-        _end(children)
-        shutil.rmtree(folder, ignore_errors=True)
+        with _later(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            _end(children)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _later(*signals: signal.Signals) -> Iterator[None]:
+    """Signals wait for the end of the block: one in its middle would leave something behind."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _need_torch() -> None:
@@ -99,7 +108,7 @@ def _need_torch() -> None:
 
 def _join(job: Job, on_progress: Progress) -> Any:
     """Be one rank of the torchrun that started this process."""
-    from unbubble.runtime.process import call
+    from unbubble.runtime.process import call, sentence
 
     world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
     if world != job.processes:
@@ -107,7 +116,12 @@ def _join(job: Job, on_progress: Progress) -> Any:
             f"torchrun started {world} processes and {job.processes} are needed, one a rank; "
             f"use --nproc-per-node {job.processes}"
         )
-    return call(job, "env://", rank, on_progress if rank == 0 else lambda line: None)
+    try:
+        return call(job, "env://", rank, on_progress if rank == 0 else lambda line: None)
+    except InputError:
+        raise
+    except Exception as error:
+        raise RunError(f"rank {rank} failed: {sentence(error)}") from None
 
 
 def _start(folder: Path, rank: int, processes: int) -> "subprocess.Popen[bytes]":
@@ -154,9 +168,9 @@ def _watch(children: "list[subprocess.Popen[bytes]]", folder: Path, on_progress:
         for line in lines[seen:]:
             on_progress(line)
         seen = len(lines)
-        if any(statuses):
+        if any(status not in (None, DONE) for status in statuses):
             _raise_lost(children, folder)
-        if all(status == 0 for status in statuses):
+        if all(status == DONE for status in statuses):
             return
         time.sleep(POLL_S)
 
@@ -171,16 +185,23 @@ def _raise_lost(children: "list[subprocess.Popen[bytes]]", folder: Path) -> None
     explained = {int(path.stem) for path in failures}
     for rank, child in enumerate(children):
         status = child.poll()
-        if not status or rank in explained:
+        if status in (None, DONE) or rank in explained:
             continue
         if status < 0:
-            raise RunError(f"rank {rank} was lost: killed by {signal.Signals(-status).name}")
+            raise RunError(f"rank {rank} was lost: killed by {_signal(-status)}")
         last = (_lines(folder / f"{rank}.log") or ["it said nothing"])[-1].strip()
         raise RunError(f"rank {rank} was lost: exit status {status}: {last}")
     kind, _, sentence = failures[0].read_text().partition("\n")
     if kind == "input":
         raise InputError(sentence)
     raise RunError(f"rank {failures[0].stem} failed: {sentence}")
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # of the real-time ones only the first and the last have a name
+        return f"signal {number}"
 
 
 def _end(children: "list[subprocess.Popen[bytes]]") -> None:

@@ -25,7 +25,7 @@ WAITED_NS = 50_000
 class RankSteps(msgspec.Struct, kw_only=True):
     """What one rank recorded of one pipeline: its lowered order, then for each step its begin, of
     each action the end, the wait and the model's time, and the optimizer's time, in ns; the loss
-    where the last stage is."""
+    where the last stage is, None where it is no number."""
 
     actions: list[str]
     begins: list[int] = msgspec.field(default_factory=list)
@@ -33,7 +33,7 @@ class RankSteps(msgspec.Struct, kw_only=True):
     waits: list[list[int]] = msgspec.field(default_factory=list)
     computes: list[list[int]] = msgspec.field(default_factory=list)
     optimizer: list[int] = msgspec.field(default_factory=list)
-    losses: list[float] = msgspec.field(default_factory=list)
+    losses: list[float | None] = msgspec.field(default_factory=list)
 
 
 class PipelineResult(msgspec.Struct, kw_only=True):
@@ -53,7 +53,7 @@ class Measured:
 
     steps: tuple[Timeline, ...]
     optimizer_s: tuple[float, ...]
-    losses: tuple[float, ...]
+    losses: tuple[float | None, ...]
     gradients: Gradients | None
     clock_uncertainty_s: float | None = 0.0
 

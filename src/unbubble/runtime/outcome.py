@@ -82,6 +82,7 @@ class Outcome:
                 "parameters": gradients.parameters,
                 "tolerance": GRADIENT_TOLERANCE,
                 "equal": gradients.equal,
+                "of_model": gradients.of_model,
             },
             "attribution": _classes(self.attribution),
             "predicted_attribution": _classes(self.predicted_attribution),
@@ -110,7 +111,7 @@ class Outcome:
         if gradients is not None:
             found.append(
                 f"gradients of {gradients.parameters} parameters after two accumulated steps "
-                f"differ from one process by at most {gradients.largest_difference:.2g} "
+                f"differ from one process by at most {gradients.shown} "
                 f"({gradients.parameter}); {GRADIENT_TOLERANCE:g} is allowed"
             )
         return [*found, "", *class_lines(self.attribution, self.predicted_attribution)]

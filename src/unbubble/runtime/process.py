@@ -15,7 +15,7 @@ import torch
 from torch import distributed as dist
 
 from unbubble.errors import InputError, UnbubbleError
-from unbubble.runtime.launch import Job
+from unbubble.runtime.launch import DONE, Job
 
 
 def main(folder: Path) -> None:
@@ -24,14 +24,14 @@ def main(folder: Path) -> None:
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
     try:
         result = call(job, f"file://{folder}/rendezvous", rank, _progress(folder, rank))
-    except Exception as error:
+    except BaseException as error:  # a model that calls sys.exit, too
         traceback.print_exc()
         _leave_reason(folder / f"{rank}.error", error)
         os._exit(1)  # the group's threads may still wait for the others
     if rank == 0:
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.stdout.flush()
-    os._exit(0)  # nothing is left to do; the interpreter's own end takes a second with torch
+    os._exit(DONE)  # nothing is left to do; the interpreter's own end takes a second with torch
 
 
 def call(job: Job, rendezvous: str, rank: int, progress: Any) -> Any:
@@ -66,7 +66,7 @@ def _progress(folder: Path, rank: int) -> Any:
     return say
 
 
-def _leave_reason(path: Path, error: Exception) -> None:
+def _leave_reason(path: Path, error: BaseException) -> None:
     kind = "input" if isinstance(error, InputError) else "run"
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(f"{kind}\n{sentence(error)}")

@@ -4,11 +4,15 @@ Both accumulate over two steps on different data, which also catches a runtime t
 earlier step has left. Rank 0 is that process; each stage's owner compares its own parameters.
 """
 
+from itertools import chain
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 from torch import distributed as dist
 
+from unbubble.runtime.gradients import Gradients, within_rounding
 from unbubble.runtime.workload import Stage, Workload
 
 if TYPE_CHECKING:
@@ -44,17 +48,36 @@ def gradients(pipeline: "Pipeline") -> dict[str, Any]:
     everything = [row for rank in gathered for row in rank]
     # a NaN compares as larger than any number
     largest, where = max(everything, key=lambda row: (row[0] != row[0], row[0]))
-    return {"largest_difference": largest, "parameter": where, "parameters": len(everything)}
+    found = Gradients(
+        largest_difference=largest if isfinite(largest) else None,
+        parameter=where,
+        parameters=len(everything),
+    )
+    if not found.equal:
+        found.of_model = _of_model(pipeline, expected, float(floor))
+    return msgspec.to_builtins(found)
 
 
-def _single_process(pipeline: "Pipeline") -> Grads:
-    """The whole batch through the whole model, twice."""
+def _of_model(pipeline: "Pipeline", expected: Grads, floor: float) -> bool:
+    """Whether one process differs from itself when it takes the batch in microbatches."""
+    answer = [False]
+    if pipeline.rank == 0:
+        again = _single_process(pipeline, parts=pipeline.job.microbatches)
+        pairs = zip(chain(*again), chain(*expected), strict=True)
+        answer = [not all(within_rounding(_difference(a, b, floor)) for a, b in pairs)]
+    dist.broadcast_object_list(answer, 0)
+    return answer[0]
+
+
+def _single_process(pipeline: "Pipeline", *, parts: int = 1) -> Grads:
+    """The whole batch through the whole model, at once or in parts, twice."""
     workload: Workload = pipeline.workload
     count = pipeline.job.microbatches
     model = Stage(workload.layers)
     for number in range(STEPS):
-        inputs, targets = workload.batch(number * count, count)
-        workload.loss(model(inputs), targets).backward()
+        batch = workload.batch(number * count, count)
+        for inputs, targets in zip(*(x.chunk(parts) for x in batch), strict=True):
+            (workload.loss(model(inputs), targets) / parts).backward()
     layers = iter(workload.layers)
     return [
         [_taken(p) for _ in range(held) for p in next(layers).parameters()]

@@ -3,6 +3,7 @@
 import gc
 import tempfile
 from collections.abc import Callable
+from math import isfinite
 from time import perf_counter_ns, sleep
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import distributed as dist
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-from unbubble.errors import RunError
+from unbubble.errors import InputError, RunError
 from unbubble.runtime import verify
 from unbubble.runtime.measured import RankSteps
 from unbubble.runtime.process import sentence
@@ -58,6 +59,11 @@ class Pipeline:
         self.job = job
         self.workload = workload
         self.rank = dist.get_rank()
+        if sum(job.layers_per_stage) != len(workload.layers):
+            raise InputError(
+                f"layers_per_stage holds {sum(job.layers_per_stage)} layers and the model has "
+                f"{len(workload.layers)}; every layer is on one stage"
+            )
         layers = iter(workload.layers)
         parts = [[next(layers) for _ in range(count)] for count in job.layers_per_stage]
         self.modules = {
@@ -83,7 +89,7 @@ class Pipeline:
             csv_format = "compute_comms" if job.with_comms else "compute_only"
             self.schedule._load_csv(file.name, format=csv_format)
         self.parameters = [p for m in self.modules.values() for p in m.parameters()]
-        self.optimizer = torch.optim.SGD(self.parameters, lr=learning_rate)
+        self.optimizer = torch.optim.SGD([{"params": self.parameters}], lr=learning_rate)
         self.recorder = Recorder()
         self.recorder.watch(self.schedule)
         order = self.schedule.pipeline_order_with_comms[self.rank]
@@ -122,7 +128,7 @@ class Pipeline:
             self.record.waits.append(list(self.recorder.waits))
             self.record.computes.append(list(self.recorder.computes))
             if loss is not None:
-                self.record.losses.append(loss)
+                self.record.losses.append(loss if isfinite(loss) else None)
 
 
 def begin_together() -> None:

@@ -68,13 +68,13 @@ def load(target: str, seed: int = 0) -> Workload:
         sys.path.insert(0, here)
     try:
         arguments = json.loads(f"[{given or ''}]")
-        function = getattr(importlib.import_module(module_name), function_name)
+        function = getattr(importlib.import_module(module_name), function_name, None)
     except json.JSONDecodeError as error:
         raise InputError(f"{target}: the arguments are not JSON: {error}") from None
     except ModuleNotFoundError as error:
         raise InputError(f"{target}: there is no module {error.name!r} to import") from None
-    except AttributeError:
-        raise InputError(f"{target}: the module has no function {function_name!r}") from None
+    if not callable(function):
+        raise InputError(f"{target}: the module has no function {function_name!r}")
     torch.manual_seed(seed)
     return _workload(target, function(*arguments))
 
@@ -91,6 +91,12 @@ def _workload(target: str, made: Any) -> Workload:
         made = Workload(layers=list(layers), loss=loss, microbatch=microbatch)
     if not made.layers or not all(isinstance(layer, nn.Module) for layer in made.layers):
         raise InputError(f"{target}: layers must be a non-empty sequence of torch modules")
+    sample: Any = made.microbatch(0)
+    if not _is_microbatch(sample):
+        raise InputError(
+            f"{target}: a batch must be (inputs, targets), two tensors with the samples as their "
+            "first dimension"
+        )
     owner: dict[int, int] = {}
     for number, layer in enumerate(made.layers):
         for parameter in layer.parameters():
@@ -100,3 +106,8 @@ def _workload(target: str, made: Any) -> Workload:
                     "PyTorch's pipeline stages cannot tie weights"
                 )
     return made
+
+
+def _is_microbatch(value: Any) -> bool:
+    pair = isinstance(value, Sequence) and len(value) == 2
+    return pair and all(isinstance(x, torch.Tensor) and x.dim() for x in value)

@@ -183,7 +183,7 @@ def _group(row: Row) -> str:
 def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[str]]:
     """Sends and receives named by their order: the k-th forward-send is of the k-th forward whose
     output leaves the rank, and so on."""
-    last = max(r.chunk for r in rows if r.optype in COMPUTE) * pp + pp - 1 if rows else 0
+    last = max((r.chunk for r in rows if r.optype in COMPUTE), default=0) * pp + pp - 1
     found, unknown = [], []
     for optype, kind in TRANSFERS.items():
         direction = "forward-compute" if optype.startswith("forward") else "backward-compute"

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_low
 
 from unbubble.action import Action, Kind
 from unbubble.trace.intervals import Interval
@@ -77,6 +78,8 @@ class HostStep:
         busy = sorted(starts + [m.start for m in self.others])
         waits = sorted([m.end for m in self.transfers] + [op.end for op in self.ops if op.transfer])
         found: list[Seen] = []
+        leads: dict[Kind, list[int]] = {}
+        woken: list[tuple[int, int]] = []
         self.hollow = 0
         for (low, high), (action, tight) in ranges:
             inside = self.ops[bisect_left(starts, low) : bisect_left(starts, high)]
@@ -86,7 +89,10 @@ class HostStep:
             else:
                 first, last = body[0].start, max(op.end for op in body)
                 free = _last(frees, first) if tight and found else low
-                start = max(free, _last(waits, first))
+                start = max(free, waited := _last(waits, first))
+                leads.setdefault(action.kind, []).append(first - start)
+                if start == waited:
+                    woken.append((len(found), first))
                 until = self.window.end if tight else high
                 after = bisect_left(busy, last)
                 free_again = min(until, busy[after] if after < len(busy) else until)
@@ -97,6 +103,11 @@ class HostStep:
             if found:
                 start = max(start, found[-1].end)
             found.append(Seen(action, min(start, end), end))
+        for i, first in woken:
+            # what it waited for was there, and the thread was not: a busy machine let it wait on
+            usual = median_low(leads[found[i].action.kind])
+            if first - found[i].start > 2 * usual + NOTICEABLE_NS:
+                found[i] = found[i]._replace(start=first - usual)
         return found
 
     def halves(self) -> tuple[list[HalfTransfer], list[HalfTransfer], list[HalfTransfer]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from unbubble.action import Action, Kind
 from unbubble.errors import InputError
+from unbubble.trace.assembly import FROM_RANKS
 from unbubble.trace.events import Args, Event, EventFile
 from unbubble.trace.intervals import length, union
 from unbubble.trace.names import NO_STAGE
@@ -159,5 +160,6 @@ def _observed(
             for one in ordered
         ),
         tail=tuple(tail),
+        recovered=(FROM_RANKS,),
         unknown=tuple(unknown),
     )
