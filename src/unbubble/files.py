@@ -42,7 +42,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 def expect_writable(*paths: str | Path | None) -> None:
     """Before long work: raises now what writing its result would raise after it."""
-    for path in filter(None, paths):
+    for path in (one for one in paths if one is not None):
         if os.path.isdir(path):
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
         if _replaceable(path):
