@@ -5,6 +5,7 @@ from unbubble.costs_file import format_costs, parse_costs
 from unbubble.runtime.profile import (
     Exchange,
     LayerProfile,
+    Posts,
     Profile,
     ProfileResult,
     Samples,
@@ -34,6 +35,7 @@ def exchange(size, arrival, late=False):
 SAMPLES = ProfileResult(
     layers=[layer("a", [100, 300]), layer("b", [150, 150], 4)],
     overhead=Samples(F=[40, 60], B=[70, 90], I=[100], W=[30]),
+    posts=Posts(send=[5, 7, 6], recv=[1, 1, 7]),
     exchanges=[exchange(1000, 1100), exchange(2000, 2100), exchange(3000, 3100, late=True)],
 )
 

@@ -8,6 +8,7 @@ import threading
 import traceback
 from datetime import timedelta
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ def main(folder: Path) -> None:
     rank = int(os.environ["RANK"])
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
+    _gather(folder, rank, job.processes)
     try:
         result = call(job, f"file://{folder}/rendezvous", rank, _progress(folder, rank))
     except BaseException as error:  # a model that calls sys.exit, too
@@ -32,6 +34,13 @@ def main(folder: Path) -> None:
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.stdout.flush()
     os._exit(DONE)  # nothing is left to do; the interpreter's own end takes a second with torch
+
+
+def _gather(folder: Path, rank: int, processes: int) -> None:
+    """Wait until all have loaded torch: the group's timeout is for what comes after."""
+    (folder / f"{rank}.ready").touch()
+    while len(list(folder.glob("*.ready"))) < processes:
+        sleep(0.01)
 
 
 def call(job: Job, rendezvous: str, rank: int, progress: Any) -> Any:

@@ -4,7 +4,7 @@ The layers run as one-layer stages of PyTorch's own schedule runtime, on one pro
 what is timed is what a pipeline runs: its forward with the loss, its split and full backward.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import fmean, median, stdev
@@ -62,12 +62,21 @@ class Exchange(msgspec.Struct, kw_only=True):
     arrival: list[int]
 
 
+class Posts(msgspec.Struct, kw_only=True):
+    """Host times of posting transfers in ns."""
+
+    send: list[int]
+    recv: list[int]
+
+
 class ProfileResult(msgspec.Struct, kw_only=True):
-    """All that was measured; `overhead` is a stage that computes nothing."""
+    """All that was measured; `overhead` is a stage that computes nothing, `posts` are the host's
+    times of the runtime's sends and receives at the usual size of an output."""
 
     layers: list[LayerProfile]
     overhead: Samples
     exchanges: list[Exchange]
+    posts: Posts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,15 +193,24 @@ def costs_of(samples: ProfileResult) -> Costs:
     )
     overhead = round((fixed["F"] + fixed["B"]) / 2)
     costs = Costs(stages=layers, unit="s", ticks_per_unit=NANOSECONDS, action_overhead=overhead)
-    return _with_transfers(costs, samples.exchanges) if samples.exchanges else costs
+    if samples.exchanges:
+        costs = replace(costs, edge=_edge(samples.exchanges))
+    if samples.posts.send:
+        costs = replace(
+            costs,
+            send_host=round(fmean(samples.posts.send)),
+            recv_host=round(fmean(samples.posts.recv)),
+        )
+    return costs
 
 
-def _with_transfers(costs: Costs, exchanges: list[Exchange]) -> Costs:
-    """Latency and bandwidth by least squares over the sizes; the host's times at the size that
-    the layers' outputs have."""
-    usual = median(stage.output_bytes for stage in costs.stages[:-1]) if costs.stages[1:] else 0
-    nearest = min((e.size_bytes for e in exchanges), key=lambda size: abs(size - usual))
-    here = [e for e in exchanges if e.size_bytes == nearest]
+def usual_size(output_bytes: Sequence[int]) -> int:
+    """The size of most tensors that a pipeline of these layers would send: the middle one."""
+    return sorted(output_bytes)[len(output_bytes) // 2]
+
+
+def _edge(exchanges: Sequence[Exchange]) -> Edge:
+    """Latency and bandwidth by least squares over the sizes."""
     sizes = [e.size_bytes for e in exchanges]
     arrivals = [median(e.arrival) for e in exchanges]
     middle = fmean(sizes)
@@ -200,15 +218,9 @@ def _with_transfers(costs: Costs, exchanges: list[Exchange]) -> Costs:
     slope = sum((s - middle) * a for s, a in zip(sizes, arrivals, strict=True)) / spread
     bytes_per_s = round(NANOSECONDS / slope) if slope > 0 else 0
     latency = max(0.0, fmean(arrivals) - max(slope, 0.0) * middle)
-    edge = Edge(
+    return Edge(
         latency=round(latency),
         ticks_per_byte=Fraction(NANOSECONDS, bytes_per_s) if bytes_per_s else Fraction(0),
-    )
-    return replace(
-        costs,
-        send_host=round(fmean(median(e.send) for e in here)),
-        recv_host=round(fmean(median(e.recv) for e in here)),
-        edge=edge,
     )
 
 

@@ -1,11 +1,11 @@
-"""Profiler: one process of a profile; layers as one-layer stages, then transfers."""
+"""Profiler: one process of a profile; layers as one-layer stages, and what they keep."""
 
 import gc
 import random
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import perf_counter_ns, sleep
+from time import sleep
 from typing import Any
 
 import msgspec
@@ -15,14 +15,14 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
-from unbubble.runtime.profile import Exchange, ProfileJob
+from unbubble.runtime import exchange
+from unbubble.runtime.profile import ProfileJob
 from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.workload import Stage, Workload, load
 
 KINDS = "FBIW"
 PAUSE = 0.25
 """Of a round's time, the longest pause between two."""
-SIZES = (1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
 def profile(argument: Any, progress: Callable[[str], None]) -> Any:
@@ -39,10 +39,12 @@ def profile(argument: Any, progress: Callable[[str], None]) -> Any:
 
     layers = _time(workload, job, group, tell)
     overhead = _time(_overhead(), job, group, lambda number: None)[1]
-    exchanges = []
+    exchanges: list[Any] = []
+    posts: dict[str, list[int]] = {"send": [], "recv": []}
     if dist.get_world_size() > 1:
         progress("measuring transfers")
-        exchanges = _transfers(workload, job, [size["output_bytes"] for size in sizes[:-1]])
+        outputs = [size["output_bytes"] for size in sizes[:-1]]
+        exchanges, posts = exchange.exchanges(job, outputs), exchange.posts(job, workload, outputs)
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, [overhead, *layers])
     overhead, *layers = (
@@ -53,6 +55,7 @@ def profile(argument: Any, progress: Callable[[str], None]) -> Any:
         "layers": [size | times for size, times in zip(sizes, layers, strict=True)],
         "overhead": overhead,
         "exchanges": exchanges,
+        "posts": posts,
     }
 
 
@@ -186,67 +189,3 @@ class _Kept:
 
     def __init__(self, tensor: torch.Tensor):
         self.tensor = tensor
-
-
-def _transfers(workload: Workload, job: ProfileJob, output_bytes: list[int]) -> list[Any]:
-    """Messages between ranks 0 and 1, with a layer's forward between them as in a pipeline."""
-    exchanges = []
-    for late in (False, True):
-        for size in sorted({*SIZES, *output_bytes}):
-            exchange = Exchange(size_bytes=size, late=late, send=[], recv=[], arrival=[])
-            for number in range(-2 * job.warmup, 2 * job.rounds):  # both ways in turn
-                _exchange(workload, exchange, sender=number % 2, keep=number >= 0)
-            exchanges.append(exchange)
-    ranks: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(ranks, msgspec.to_builtins(exchanges))
-    for first, second in zip(*ranks[:2], strict=True):
-        for samples in ("send", "recv", "arrival"):
-            first[samples] += second[samples]
-    return ranks[0]
-
-
-def _exchange(workload: Workload, exchange: Exchange, *, sender: int, keep: bool) -> None:
-    """One message; the receive is posted long before the send, or long after it if `late`."""
-    rank = dist.get_rank()
-    tensor = torch.ones(max(exchange.size_bytes // 4, 1))
-    dist.barrier()
-    if rank > 1:
-        return
-    sends = rank == sender
-    if sends != exchange.late:
-        _work(workload, 2)
-    tensor.add_(1)  # written just now, as an output is
-    operation = dist.isend if sends else dist.irecv
-    begin = perf_counter_ns()
-    work = schedules._batch_p2p([dist.P2POp(operation, tensor, 1 - rank)])
-    posted = perf_counter_ns()
-    if not sends and not exchange.late:
-        _work(workload, 1)
-    schedules._wait_batch_p2p(work)
-    arrived = perf_counter_ns()
-    other = torch.tensor([posted, arrived])
-    theirs = [torch.zeros_like(other), torch.zeros_like(other)]
-    _swap(other, theirs[0])
-    if not keep:
-        return
-    if sends:
-        exchange.send.append(posted - begin)
-    else:
-        exchange.recv.append(posted - begin)
-        exchange.arrival.append(max(0, arrived - max(posted, int(theirs[0][0]))))
-
-
-def _swap(mine: torch.Tensor, theirs: torch.Tensor) -> None:
-    peer = 1 - dist.get_rank()
-    send = dist.isend(mine, peer, tag=1)
-    dist.recv(theirs, peer, tag=1)
-    send.wait()
-
-
-def _work(workload: Workload, times: int) -> None:
-    inputs, _ = workload.microbatch(0)
-    with torch.no_grad():
-        for _ in range(times):
-            value: Any = inputs
-            for layer in workload.layers[:3]:
-                value = layer(*value) if isinstance(value, tuple) else layer(value)
