@@ -73,22 +73,27 @@ def test_many_ranks_take_no_more_than_their_share():
     assert json.loads(done.stdout)["makespan"] == 60_000
 
 
-def test_a_full_disk_is_a_failure():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_a_failure(unbuffered):
+    """What was still buffered failed again as the interpreter ended, and its status 120 won."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*COMMAND, "bubble", "-p", "4", "-m", "8"],
             stdout=full,
             stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             timeout=60,
         )
     assert done.returncode == 1
     assert done.stderr == b"unbubble: No space left on device\n"
 
 
-def test_a_reader_that_goes_away_is_no_error():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_goes_away_is_no_error(unbuffered):
     args = ["schedule", "show", "gpipe", "-p", "8", "-m", "20000", "--json"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(
-        [*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     ) as process:
         process.stdout.read(1)
         process.stdout.close()

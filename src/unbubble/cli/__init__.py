@@ -74,6 +74,12 @@ def main(args: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # one more, while the first was told of
         status = 130
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # told of already; what is still buffered must not fail once more at the very end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(status)
 
 
@@ -95,9 +101,7 @@ def invoke(args: list[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", 130)
     except BrokenPipeError:
-        # whoever read our output has gone; leave quietly and keep the interpreter from complaining
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 1  # whoever read our output has gone: leave quietly
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         status = 2 if name and error.errno not in FAILED else 1
