@@ -1,12 +1,15 @@
 """The whole loop on a tiny model."""
 
 import json
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
 from unbubble.costs_file import load_costs
 from unbubble.demo import demo
+from unbubble.errors import InputError
 from unbubble.plan import load_plan
+from unbubble.runtime import launch
 from unbubble.schedule import parse_csv
 from unbubble.trace.recording import load_recording
 
@@ -69,3 +72,20 @@ def test_an_interrupt_keeps_what_was_found(tmp_path):
         demo(tmp_path, target=TINY, rounds=2, steps=2, say=say)
     assert load_costs(tmp_path / "costs.json").num_stages == 8
     assert load_plan(tmp_path / "chosen.json").layers_per_stage
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [("version", "needs PyTorch 2.13 and it is not"), ("find_spec", "pip install numpy")],
+)
+def test_what_is_missing_is_said_before_anything_starts(tmp_path, monkeypatch, missing, advice):
+    """PyTorch comes without numpy, and the first profile ended with "Numpy is not available"."""
+
+    def none(name):
+        if missing == "version":
+            raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(launch, missing, none)
+    with pytest.raises(InputError, match=advice):
+        demo(tmp_path / "made", target=TINY, say=pytest.fail)
+    assert not (tmp_path / "made").exists()

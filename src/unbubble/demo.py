@@ -17,7 +17,7 @@ from unbubble.files import write_text
 from unbubble.partition import even, improve, partition, stage_costs
 from unbubble.plan import Plan, Prediction, dump_plan
 from unbubble.report import write
-from unbubble.runtime.launch import Progress
+from unbubble.runtime.launch import Progress, need_torch
 from unbubble.runtime.outcome import Outcome
 from unbubble.runtime.prediction import as_pytorch_runs, lowered, predict
 from unbubble.runtime.profile import profile
@@ -75,8 +75,10 @@ def demo(
 ) -> dict[str, Any]:
     """Profile `target`, choose a plan, run it beside the naive one, and report both.
 
-    Returns the figures that it told. Raises RunError if the gradients differ.
+    Returns the figures that it told. Raises RunError if the gradients differ, InputError where
+    PyTorch is missing.
     """
+    need_torch()
     folder.mkdir(parents=True, exist_ok=True)
     say(f"profiling {target}: {rounds} rounds in {ranks} processes at once")
     found = profile(target, processes=ranks, rounds=rounds, on_progress=on_progress)

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     Raises RunError that names the rank which was lost or failed, InputError where a rank found the
     input wrong. Nobody is left behind, whatever happens.
     """
-    _need_torch()
+    need_torch()
     if inside_torchrun():
         return _join(job, on_progress)
     folder = Path(tempfile.mkdtemp(prefix="unbubble-"))
@@ -92,18 +93,21 @@ def _later(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _need_torch() -> None:
-    """Raises InputError unless a torch is installed whose pipelining internals are known."""
+def need_torch() -> None:
+    """Raises InputError unless numpy and a torch whose pipelining internals are known are there."""
     try:
         found = version("torch")
     except PackageNotFoundError:
         found = ""
     if not found.startswith(f"{TORCH}."):
-        have = f"torch {found} is installed" if found else "torch is not installed"
+        have = f"torch {found} is" if found else "it is not"
         raise InputError(
-            f"{have} and this needs {TORCH}; pip install 'unbubble[torch]', on a machine without "
-            f"a GPU pip install torch=={TORCH}.0 --index-url https://download.pytorch.org/whl/cpu"
+            f"this needs PyTorch {TORCH} and {have} installed: pip install 'unbubble[torch]'; on "
+            f"a machine without a GPU before that pip install torch=={TORCH}.0 "
+            "--index-url https://download.pytorch.org/whl/cpu"
         )
+    if not find_spec("numpy"):
+        raise InputError("torch.distributed needs numpy and it is not installed: pip install numpy")
 
 
 def _join(job: Job, on_progress: Progress) -> Any:
