@@ -5,6 +5,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -40,11 +42,13 @@ def list_(as_json: bool) -> None:
         rows = [{key: getattr(f, key) for key in keys} for f in families().values()]
         print_json({"schedules": rows, "unit": ""})
         return
-    width = max(map(len, families()))
+    indent = " " * (max(map(len, families())) + 2)
+    columns = get_terminal_size((100, 24)).columns
     for name, entry in families().items():
-        click.echo(f"{name.ljust(width)}  {entry.summary}")
+        click.echo(f"{name.ljust(len(indent))}{entry.summary}")
         needs = f"needs {entry.needs}; bubble {entry.bubble}; holds {entry.memory}"
-        click.echo(click.style(f"{' ' * width}  {needs}", dim=True))
+        for line in wrap(needs, max(columns - len(indent), 20), break_on_hyphens=False):
+            click.echo(indent + click.style(line, dim=True))
 
 
 @command.command()
