@@ -240,7 +240,8 @@ def _per_stage(times: Times | None, placement: Placement, what: str) -> tuple[Fr
         return tuple(values)
     if len(values) == ranks:
         return tuple(values[r] / (held[r] // placement.copies or 1) for r in rank_of)
+    each = f"{ranks}, one a rank" + (f", or {stages}, one a stage" if stages != ranks else "")
     raise InputError(
-        f"{what}: {len(values)} times for {ranks} ranks and {stages} stages; give one number, "
-        f"{ranks} (ranks) or {stages} (stages)"
+        f"{what}: {len(values)} times for {ranks} ranks and {stages} stages; give one number, or "
+        f"{each}"
     )
