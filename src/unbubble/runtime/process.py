@@ -21,7 +21,9 @@ from unbubble.runtime.launch import DONE, Job
 
 def main(folder: Path) -> None:
     rank = int(os.environ["RANK"])
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    parent = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a model that asks for input gets none
+    threading.Thread(target=_leave_with_parent, args=[parent], daemon=True).start()
     job = msgspec.json.decode((folder / "job.json").read_bytes(), type=Job)
     _gather(folder, rank, job.processes)
     try:
@@ -90,8 +92,8 @@ def sentence(error: BaseException) -> str:
     return text if isinstance(error, UnbubbleError) else f"{type(error).__name__}: {text}"
 
 
-def _leave_with_parent() -> None:
-    sys.stdin.buffer.read()
+def _leave_with_parent(parent: int) -> None:
+    os.read(parent, 1)
     os._exit(130)
 
 
