@@ -44,6 +44,12 @@ def test_the_chosen_plan_is_the_fastest_predicted(done):
     assert "error" in said
 
 
+def test_its_tables_fit_a_terminal(done):
+    tables = [line for line in done[2].splitlines() if "  " in line]
+    assert any(line.startswith("rank 1 measured") for line in tables)
+    assert max(map(len, tables)) <= 80
+
+
 def test_everything_is_left_in_files_that_read_back(done):
     folder, answer, _ = done
     layers = load_costs(folder / "costs.json")

@@ -117,20 +117,23 @@ class Outcome:
         return [*found, "", *class_lines(self.attribution, self.predicted_attribution)]
 
 
+WIDTHS = (9, 8, 11, 8, 9, 10, 9)
+"""Of the columns that `class_lines` makes."""
+
+
 def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
-    """The five classes of every rank in ms, the predicted ones in the line below."""
-    head = f"{'ms':18}{'compute':>10}{'bubble':>10}{'imbalance':>11}{'jitter':>9}"
-    lines = [head + f"{'communication':>15}{'overhead':>10}{'total':>10}"]
+    """The five classes of every rank in ms, the predicted ones in the line below; 80 columns."""
+    heads = ("compute", "bubble", "imbalance", "jitter", "exposed", "overhead", "total")
+    lines = ["ms".ljust(16) + "".join(f"{h:>{w}}" for h, w in zip(heads, WIDTHS, strict=True))]
     for ours, theirs in zip(measured.ranks, predicted.ranks, strict=True):
-        lines.append(f"rank {ours.rank} measured".ljust(18) + _cells(measured, ours))
-        lines.append("       predicted".ljust(18) + _cells(predicted, theirs))
+        lines.append(f"rank {ours.rank} measured".ljust(16) + _cells(measured, ours))
+        lines.append("       predicted".ljust(16) + _cells(predicted, theirs))
     return lines
 
 
 def _cells(attribution: Attribution, row: RankClasses) -> str:
-    widths = (10, 10, 11, 9, 15, 10, 10)
     values = [attribution.in_unit(getattr(row, name)) for name in (*CLASSES, "total")]
-    return "".join(f"{1e3 * v:{w}.1f}" for v, w in zip(values, widths, strict=True))
+    return "".join(f"{1e3 * v:{w}.1f}" for v, w in zip(values, WIDTHS, strict=True))
 
 
 def _classes(attribution: Attribution) -> dict[str, Any]:

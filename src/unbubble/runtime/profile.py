@@ -115,16 +115,16 @@ class Profile:
         }
 
     def table(self) -> str:
-        """The layers as text: mean times in ms with their standard deviation, sizes in KiB."""
-        head = f"{'layer':18}{'F':>16}{'I':>16}{'W':>16}{'B':>16}{'saved':>9}{'weights':>9}"
+        """The layers in 80 columns: mean times in ms ± standard deviation, sizes in KiB."""
+        head = f"{'layer':12}{'F':>13}{'I':>13}{'W':>13}{'B':>13}{'saved':>8}{'weights':>8}"
         lines = [head]
         for layer in self.samples.layers:
             cells = "".join(
-                f"{fmean(values) / 1e6:9.3f} ±{stdev(values) / 1e6:5.2f}"
+                f"{_digits(fmean(values) / 1e6, 4)} ±{_digits(stdev(values) / 1e6, 3)}".rjust(13)
                 for _, values in _named(layer)
             )
             sizes = (layer.saved_bytes >> 10, layer.weight_bytes >> 10)
-            lines.append(f"{layer.name[:17]:18}{cells}{sizes[0]:9,}{sizes[1]:9,}")
+            lines.append(f"{layer.name[:11]:12}{cells}{sizes[0]:8,}{sizes[1]:8,}")
         costs = self.costs
         lines.append(
             f"ms and KiB; each action {costs.action_overhead / 1e3:.0f} us of overhead"
@@ -138,6 +138,11 @@ class Profile:
             )
         )
         return "\n".join(lines)
+
+
+def _digits(value: float, digits: int) -> str:
+    """A number of so many digits, so that numbers of any size stand in columns."""
+    return f"{value:.{max(digits - len(str(int(value))), 0)}f}"
 
 
 def profile(
