@@ -30,9 +30,9 @@ def run_bad(model, **options):
         ("leaving", "rank 1 was lost: exit status 7"),
         # rank 0 was blamed, as a status of 0 looked like a process that had done its part
         ("leaving_in_peace", "rank 1 was lost: exit status 0"),
-        # all processes ended well and the result was missing
         # it waited for an answer for ever: the input was the pipe to the parent
         ("asking", r"rank \d failed: EOFError"),
+        # all processes ended well and the result was missing
         ("exiting", r"rank \d failed: SystemExit: 0"),
     ],
 )
@@ -41,7 +41,8 @@ def test_a_lost_rank_ends_the_run_and_is_named(model, message, tmp_path, monkeyp
     begin = time.monotonic()
     with pytest.raises(RunError, match=message):
         run_bad(model)
-    assert time.monotonic() - begin < 45  # most of it starts torch
+    # well before the job's own timeout of 120 s; on a busy machine most of it starts torch
+    assert time.monotonic() - begin < 90
     assert list(tmp_path.iterdir()) == []
 
 
