@@ -69,9 +69,9 @@ def test_inside_torchrun(plan):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": ""}, "the plan has no model"),
+        ({"model": ""}, "the plan names no model; give --model"),
         ({"model": "nothing"}, "'nothing' does not name a model"),
-        ({"layers_per_stage": ()}, "the plan has no layers_per_stage"),
+        ({"layers_per_stage": ()}, "how many layers each stage has"),
     ],
 )
 def test_a_plan_that_cannot_be_run(unbubble, plan, change, message):

@@ -59,9 +59,13 @@ def command(
     expect_writable(recording, svg, chrome, html)
     plan = load_plan(plan_path)
     target = model or plan.model
-    if not target or not plan.layers_per_stage:
-        missing = "layers_per_stage" if target else "model (or give --model)"
-        raise InputError(f"{plan_path}: the plan has no {missing}, which a run needs")
+    if not target:
+        raise InputError(f"{plan_path}: the plan names no model; give --model MODULE:FUNCTION")
+    if not plan.layers_per_stage:
+        raise InputError(
+            f"{plan_path}: the plan does not say how many layers each stage has, which a run "
+            "needs: layers_per_stage, as `unbubble partition -o` writes it"
+        )
     order = lowered(plan.schedule)
     predicted = predict(order, plan.costs)
     with progress("run") as tell:
