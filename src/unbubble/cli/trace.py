@@ -184,9 +184,9 @@ def _save(timeline: "Timeline", path: str) -> None:
 
 
 HEADS = {
-    "imbalance_static": "static",
+    "imbalance_static": "imbalance",
     "imbalance_jitter": "jitter",
-    "communication": "exposed comm",
+    "communication": "exposed",
 }
 
 
@@ -222,7 +222,7 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
     click.echo()
     print_table(
         [
-            {"rank": str(row["rank"])}
+            {"rank": str(row["rank"]), "total": _seconds(row["total_s"])}
             | {HEADS.get(c, c): _share(row[f"{c}_s"], row["total_s"]) for c in known}
             for row in rows
         ]
@@ -288,9 +288,7 @@ def _print_what_if(found: Mapping[str, Any]) -> None:
 
 
 def _share(seconds: float | None, total: float) -> str:
-    if seconds is None:
-        return "-"
-    return f"{_seconds(seconds)} {seconds / total:6.1%}" if total else _seconds(seconds)
+    return "-" if seconds is None or not total else f"{100 * seconds / total:.1f} %"
 
 
 def _seconds(value: float) -> str:
