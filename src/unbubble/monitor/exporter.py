@@ -55,7 +55,7 @@ class Exporter:
             from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
         except ImportError:
             raise InputError(
-                "Prometheus metrics need the package prometheus-client; install unbubble[monitor]"
+                "Prometheus metrics need prometheus-client; pip install 'unbubble[monitor]'"
             ) from None
         self._client = prometheus_client
         self._families = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}

@@ -85,7 +85,7 @@ def _rows(source: str) -> Iterator[Row]:
         import pyarrow.parquet
     except ImportError:
         raise InputError(
-            f"{source}: parquet traces need pyarrow; install it with `pip install unbubble[trace]`"
+            f"{source}: parquet traces need pyarrow; pip install 'unbubble[trace]'"
         ) from None
     try:
         file = pyarrow.parquet.ParquetFile(source)
