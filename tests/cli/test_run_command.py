@@ -53,6 +53,7 @@ def test_the_keys_of_the_contract_and_the_files(unbubble, plan, tmp_path):
 
 
 def test_inside_torchrun(plan):
+    """One run in five ended with SIGABRT after its answer: a thread of gloo at the very end."""
     program = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m"]
     done = subprocess.run(
         [*program, "unbubble", "run", str(plan), "--steps", "1", "--no-verify", "--json"],

@@ -80,6 +80,10 @@ def main(args: list[str] | None = None) -> None:
         except OSError:
             # told of already; what is still buffered must not fail once more at the very end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if "torch.distributed" in sys.modules:
+        # one rank of a torchrun: gloo's threads may outlive their group and abort the
+        # interpreter's own end ("terminate called without an active exception")
+        os._exit(status)
     sys.exit(status)
 
 
