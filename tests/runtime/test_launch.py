@@ -41,8 +41,7 @@ def test_a_lost_rank_ends_the_run_and_is_named(model, message, tmp_path, monkeyp
     begin = time.monotonic()
     with pytest.raises(RunError, match=message):
         run_bad(model)
-    # well before the job's own timeout of 120 s; on a busy machine most of it starts torch
-    assert time.monotonic() - begin < 90
+    assert time.monotonic() - begin < 45  # most of it starts torch
     assert list(tmp_path.iterdir()) == []
 
 
