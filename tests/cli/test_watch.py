@@ -39,6 +39,13 @@ def test_a_text_file_for_node_exporter(unbubble, folder, tmp_path):
     assert 'unbubble_step{pipeline="4"} 8.0' in (tmp_path / "steps.prom").read_text()
 
 
+def test_a_text_file_that_cannot_be_is_named(refused, folder, tmp_path):
+    """The name of the file beside it, which the user never gave, was told."""
+    assert refused("watch --once --textfile", tmp_path, folder) == (
+        f"unbubble: {tmp_path}: Is a directory\n"
+    )
+
+
 def test_alert_rules(unbubble):
     assert "alert: BubbleLarge" in unbubble("watch --alerts").out
 
@@ -63,9 +70,16 @@ def test_a_port_that_is_taken_is_named(refused, folder):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"127.0.0.1:{port}: Address already in use" in refused(
-            f"watch --once --port {port}", folder
-        )
+        reason = refused(f"watch --once --port {port}", folder)
+    assert f"--port {port}: something listens there already (on 127.0.0.1)" in reason
+    assert "give another port" in reason
+
+
+def test_an_address_of_another_machine_is_named(refused, folder):
+    for address in ("192.0.2.1", "no address"):  # the first is kept for documentation
+        reason = refused("watch --once --port 9109 --address", address, folder)
+        assert f"--address {address}: " in reason
+        assert "give an address of this machine" in reason
 
 
 def test_it_goes_on_and_serves_until_it_is_interrupted(folder):

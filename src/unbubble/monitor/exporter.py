@@ -5,12 +5,14 @@ at 0 with it, as Prometheus expects.
 """
 
 from collections.abc import Iterator, Mapping
+from errno import EACCES, EADDRINUSE, EPERM
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
 from unbubble.attribution import CLASSES
 from unbubble.errors import InputError
+from unbubble.files import write_text
 
 
 class Metric(NamedTuple):
@@ -122,13 +124,29 @@ class Exporter:
     def serve(self, port: int, address: str) -> None:
         """Answer scrapes on http://address:port/metrics from a thread, until the process ends.
 
-        Raises InputError where nothing can listen there.
+        Raises InputError where nothing can listen there, by the options of `unbubble watch`.
         """
         try:
             self._client.start_http_server(port, addr=address, registry=self.registry)
         except OSError as error:
-            raise InputError(f"{address}:{port}: {error.strerror or error}") from None
+            raise InputError(_refused(port, address, error)) from None
 
     def write(self, path: str | Path) -> None:
         """The metrics as a file for node_exporter's textfile collector, all of it or nothing."""
-        self._client.write_to_textfile(str(path), self.registry)
+        write_text(path, self._client.generate_latest(self.registry).decode())
+
+
+def _refused(port: int, address: str, error: OSError) -> str:
+    """Which of port and address is wrong, and what would work."""
+    reason = f"{error.strerror or error}"
+    if error.errno == EADDRINUSE:
+        return (
+            f"--port {port}: something listens there already (on {address}); give another port, "
+            "or end what has it"
+        )
+    if error.errno in (EACCES, EPERM):
+        return f"--port {port}: {reason}; ports below 1024 may be kept for root, give a higher one"
+    return (
+        f"--address {address}: {reason}; give an address of this machine, 127.0.0.1 for itself "
+        "alone or 0.0.0.0 for everyone"
+    )
