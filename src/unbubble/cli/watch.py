@@ -46,6 +46,7 @@ def command(
 
     The steps of the last run that are complete are told, then the new ones until an interrupt.
     """
+    from unbubble.files import expect_writable
     from unbubble.monitor import Follower, summary
 
     if alerts:
@@ -57,6 +58,7 @@ def command(
         raise InputError("name the folder of the live records, as in `unbubble watch steps`")
     amount = None if price is None else quantity.number(price, "--price")
     follower = Follower(folders)
+    expect_writable(textfile)
     exporter = None
     if port or textfile:
         from unbubble.monitor.exporter import Exporter
