@@ -237,14 +237,20 @@ def deepspeed_buffers(stages: int, microbatches: int, stage: int) -> int:
 
 
 def imbalance_factor(loads: Sequence[Fraction]) -> Fraction:
-    """γ: the slowest load / the mean load."""
+    """γ: the slowest load / the mean load, a load being F + B + exposed communication of one
+    microbatch on a rank (`unbubble.simulate.loads`)."""
     return max(loads) * len(loads) / sum(loads) if sum(loads) else Fraction(1)
 
 
 def utilization_first_order(
     loads: Sequence[Fraction], microbatches: int, virtual: int = 1
 ) -> Fraction:
-    """vm/(vm+p−1)/γ over the loads of the ranks: what is left of the time to first order."""
+    """vm/(vm+p−1)/γ over the loads of the ranks: what is left of the time to first order.
+
+    It takes a step to be (m+p−1) × the slowest load. Too much where one stage is slowest in both
+    directions; too little where transfers beside compute hold up the order, or where forward and
+    backward have different slowest stages. Exposed communication counts as time in use.
+    """
     fraction = bubble_fraction(len(loads), microbatches, virtual)
     return (1 - fraction) / imbalance_factor(loads)
 

@@ -297,3 +297,13 @@ def test_a_file_that_is_no_whole_step_is_not_timed(refused, tmp_path, rows, mess
 def test_forwards_alone_are_inference(unbubble, tmp_path):
     (tmp_path / "order.csv").write_text("0F0,0F1\n1F0,1F1\n")
     assert unbubble("simulate --json --csv", tmp_path / "order.csv").json["makespan"] == 3
+
+
+def test_exposed_communication_is_part_of_the_imbalance(unbubble, tmp_path):
+    """Ranks in the middle send and receive twice as much as the ends, which the factor left out."""
+    costs = tmp_path / "costs.json"
+    rows = ",".join([ROW] * 4)
+    costs.write_text(f'{{"stages": [{rows}], "edges": {{"latency": 1}}, "overlap": false}}')
+    answer = unbubble("simulate --schedule 1f1b -p 4 -m 8 --json --costs", costs).json
+    assert answer["imbalance_factor"] == pytest.approx(7 / 6)
+    assert answer["utilization_first_order"] == pytest.approx(8 / 11 * 6 / 7)

@@ -6,6 +6,7 @@ from typing import Any
 from unbubble.costs import Costs
 from unbubble.formulas import imbalance_factor, utilization_first_order
 from unbubble.simulate import Timeline
+from unbubble.simulate.loads import rank_loads
 from unbubble.simulate.memory import activations
 from unbubble.steady import step_time
 
@@ -16,7 +17,7 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
     The step of a pipeline without a flush is that of its steady state, and `fill_and_drain` what
     the simulated piece of it takes beyond that.
     """
-    schedule, loads = timeline.schedule, rank_loads(timeline)
+    schedule, loads = timeline.schedule, rank_loads(timeline, costs)
     virtual = max(len(schedule.placement.stages_of(rank)) for rank in range(schedule.ranks))
     ticks, step = costs.ticks_per_unit, step_time(timeline, costs)
     makespan, span, work = Fraction(timeline.makespan), Fraction(timeline.span), sum(timeline.work)
@@ -51,8 +52,3 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
         "peak_activations": [curve.peak for curve in activations(timeline, costs)],
         "unit": timeline.unit,
     }
-
-
-def rank_loads(timeline: Timeline) -> list[Fraction]:
-    """The work of one microbatch on every rank, in ticks."""
-    return [Fraction(work, timeline.schedule.microbatches) for work in timeline.work]
