@@ -83,7 +83,7 @@ class StageCosts:
         if kind is Kind.W:
             return self.backward_weight
         base = self.backward_input if kind is Kind.I else self.full_backward
-        return base if base is None else base.plus(self.recompute)
+        return base.plus(self.recompute) if base is not None and any(self.recompute) else base
 
     @property
     def full_backward(self) -> Duration | None:
@@ -102,7 +102,8 @@ class Edge(NamedTuple):
     ticks_per_byte: Fraction = Fraction(0)
 
     def transfer(self, size_bytes: int) -> int:
-        return self.latency + round(self.ticks_per_byte * size_bytes)
+        per_byte = self.ticks_per_byte
+        return self.latency + (round(per_byte * size_bytes) if per_byte else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

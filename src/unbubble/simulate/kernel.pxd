@@ -71,7 +71,7 @@ cpdef int link_transfers(
     long microbatches, const int[::1] up, const int[::1] down, const long long[::1] lag_up,
     const long long[::1] lag_down, int channel, const int[::1] stream_up,
     const int[::1] stream_down, bint holds, const int[::1] tables, const int[::1] sends,
-    int[::1] last, int[::1] lane_start, int[::1] needs, long long[::1] lag,
+    int receives, int[::1] last, int[::1] lane_start, int[::1] needs, long long[::1] lag,
     long long[::1] duration, long long[::1] fault,
 )
 

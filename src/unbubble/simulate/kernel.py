@@ -309,7 +309,7 @@ def link(
 
 def link_transfers(
     codes, rank_start, rank_of, microbatches, up, down, lag_up, lag_down, channel, stream_up,
-    stream_down, holds, tables, sends, last, lane_start, needs, lag, duration, fault,
+    stream_down, holds, tables, sends, receives, last, lane_start, needs, lag, duration, fault,
 ):  # fmt: skip
     """Give every transfer its lane; returns the number of nodes of one transfer, −1 for a fault.
 
@@ -374,6 +374,8 @@ def link_transfers(
             needs[node] = receive
             needs[final] = send
     lane_start[ranks + len(sends)] = first + len(sends) * each
+    if channel == 0 and receives == len(sends):
+        return each  # every send has found its receive, and there are no others
     # the order of each stream; a receive that no send belongs to is found here
     for rank in range(ranks):
         for index in range(rank_start[rank], rank_start[rank + 1]):

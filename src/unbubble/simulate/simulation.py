@@ -24,7 +24,7 @@ from unbubble.simulate import kernel
 from unbubble.simulate.program import Program
 from unbubble.simulate.tail import with_tail
 from unbubble.simulate.timeline import Timeline, Transfer, Transfers
-from unbubble.simulate.times import PARTS, has_part, time_tables
+from unbubble.simulate.times import PARTS, parts_of, time_tables
 
 
 def simulate(
@@ -72,7 +72,10 @@ def timeline_of(program: Program, duration: "array[int]", lag: "array[int]") -> 
     kernel.read_starts(program.codes, program.rank_start, duration, ends, program.held, starts)
     for code, node in program.tail_nodes.items():
         starts[code], ends[code] = ends[node] - duration[node], ends[node]
-    communication, overhead, recompute = (_part(program, part) for part in PARTS)
+    there = parts_of(program.costs)
+    communication, overhead, recompute = (
+        _part(program, part) if part in there else None for part in PARTS
+    )
     return Timeline(
         schedule=program.schedule,
         starts=_by_rank(program, starts),
@@ -92,10 +95,8 @@ def _by_rank(program: Program, flat: "array[int]") -> tuple["array[int]", ...]:
     return tuple(flat[a:b] for a, b in pairwise(program.rank_start))
 
 
-def _part(program: Program, part: str) -> tuple["array[int]", ...] | None:
-    """Communication, overhead or recompute inside every action; None where there is none."""
-    if not has_part(program.costs, part):
-        return None
+def _part(program: Program, part: str) -> tuple["array[int]", ...]:
+    """Communication, overhead or recompute inside every action."""
     times, pair_times = time_tables(program.schedule, program.costs, part)
     known = array("q", (max(time, 0) for time in times))
     flat, fault = array("q", [0]) * len(program.codes), array("q", [0, 0, 0])

@@ -17,14 +17,16 @@ MAX_TOTAL_TICKS = 1 << 61
 PARTS = ("communication", "overhead", "recompute")
 
 
-def has_part(costs: Costs, part: str) -> bool:
-    """Whether any action's time has that part (see PARTS)."""
-    if part == "recompute":
-        return any(row.recompute.compute for row in costs.stages)
-    if part == "overhead" and costs.action_overhead:
-        return True
-    durations = (getattr(row, name) for row in costs.stages for name in TIMES)
-    return any(getattr(duration, part) for duration in durations if duration is not None)
+def parts_of(costs: Costs) -> tuple[str, ...]:
+    """Which of PARTS any action's time has."""
+    durations = [getattr(row, name) for row in costs.stages for name in TIMES]
+    _, communication, overhead = map(any, zip(*filter(None, durations), strict=True))
+    there = {
+        "communication": communication,
+        "overhead": overhead or costs.action_overhead > 0,
+        "recompute": any(row.recompute.compute for row in costs.stages),
+    }
+    return tuple(part for part in PARTS if there[part])
 
 
 def time_tables(
@@ -38,15 +40,19 @@ def time_tables(
     rank_of, stages = placement.rank_of, len(placement.rank_of)
     around = costs.action_overhead if part in ("total", "overhead") else 0
     speeds = [costs.speed.get(rank) for rank in rank_of]
+    index = {"communication": 1, "overhead": 2}.get(part, 0)
 
     def column(durations: Sequence[Duration | None]) -> list[int]:
         """The part of one duration by stage of the model, on the stages' ranks."""
-        name = "compute" if part == "recompute" else part
-        times = [-1 if d is None else getattr(d, name) for d in durations] * placement.copies
-        return [
-            time if time < 0 else (time if speed is None else round(time * speed)) + around
-            for time, speed in zip(times, speeds, strict=True)
-        ]
+        if part == "total":
+            times = [-1 if d is None else sum(d) for d in durations]
+        else:
+            times = [-1 if d is None else d[index] for d in durations]
+        times *= placement.copies
+        if costs.speed:
+            pairs = zip(times, speeds, strict=True)
+            times = [t if t < 0 or speed is None else round(t * speed) for t, speed in pairs]
+        return [time if time < 0 else time + around for time in times] if around else times
 
     rows = [[0] * stages for _ in Kind]
     for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
