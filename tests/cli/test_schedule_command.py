@@ -137,3 +137,25 @@ def test_an_unknown_schedule_is_named_before_its_sizes_are_asked_for(run):
     status, _, err = run("show", "1f2b")
     assert status == 2
     assert "no schedule is called '1f2b'; did you mean 1f1b" in err
+
+
+def test_an_export_as_json_says_what_it_holds(run, tmp_path):
+    """It took no --json, which every command takes."""
+    status, out, _ = run("export", "gpipe", "-p", 2, "-m", 2, "--json")
+    assert status == 0
+    assert json.loads(out) == {
+        "schedule": "gpipe",
+        "ranks": 2,
+        "num_stages": 2,
+        "microbatches": 2,
+        "csv": "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n",
+        "format": "compute_only",
+        "faults": [],
+        "deadlocks_under": [],
+        "unit": "",
+    }
+    path = tmp_path / "order.csv"
+    _, out, _ = run("export", "gpipe", "-p", 2, "-m", 2, "--with-comms", "--json", "-o", path)
+    answer = json.loads(out)
+    assert (answer["csv"], answer["format"]) == (str(path), "compute_comms")
+    assert path.read_text().startswith("0UNSHARD,0F0,0SEND_F0,")

@@ -103,6 +103,7 @@ def show(
     "--plain", is_flag=True, help="Sends and receives only, without UNSHARD, RESHARD, REDUCE_GRAD."
 )
 @click.option("-o", "--output", type=click.Path(), help="Write there instead of printing.")
+@shared.json
 def export(
     schedule: str,
     ranks: int | None,
@@ -112,11 +113,13 @@ def export(
     receive: str | None,
     plain: bool,
     output: str | None,
+    as_json: bool,
 ) -> None:
     """Write SCHEDULE, a name or a file, as the CSV that PyTorch's runtime loads.
 
     Without --with-comms it is loaded with format="compute_only", with it as "compute_comms". A
-    file's own sends and receives are taken out first.
+    file's own sends and receives are taken out first. With --json `csv` is the text, or with -o the
+    path that it was written to.
     """
     order = compute_only(_schedule(schedule, ranks, microbatches, virtual))
     if (receive or plain) and not with_comms:
@@ -127,12 +130,24 @@ def export(
         receive = receive or "early"
         order = lower(order, receive) if plain else for_pytorch(order, receive)
     text = format_csv(order)
-    if output is None:
+    if output is not None:
+        write_text(output, text)
+    elif not as_json:
         click.echo(text, nl=False)
         return
-    write_text(output, text)
     faults = check(order).faults
     stuck = [] if faults else [send for send in SENDS if not check(order, send)]
+    if as_json:
+        answer = {
+            **_about(order),
+            "csv": text if output is None else output,
+            "format": "compute_comms" if with_comms else "compute_only",
+            "faults": [fault._asdict() for fault in faults],
+            "deadlocks_under": stuck,
+            "unit": "",
+        }
+        print_json(answer)
+        return
     verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
     if faults:
         verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"

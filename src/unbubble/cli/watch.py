@@ -50,9 +50,8 @@ def command(
     from unbubble.monitor import Follower, summary
 
     if alerts:
-        click.echo(
-            Path(__file__).parents[1].joinpath("monitor", "alerts.yml").read_text(), nl=False
-        )
+        rules = Path(__file__).parents[1].joinpath("monitor", "alerts.yml").read_text()
+        print_json({"alerts": rules, "unit": ""}) if as_json else click.echo(rules, nl=False)
         return
     if not folders:
         raise InputError("name the folder of the live records, as in `unbubble watch steps`")

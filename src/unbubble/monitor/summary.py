@@ -33,6 +33,7 @@ def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
         "clock_uncertainty_s": None,
         "ranks": [],
         "unknown": list(pipeline.unknown),
+        "unit": "s",
     }
     timeline = pipeline.timeline
     if timeline is None or pipeline.clocks is None:
