@@ -28,6 +28,9 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from data import absent
+
+from unbubble import InputError
 from unbubble.action import Kind, pack, unpack
 from unbubble.costs import Costs, Duration, StageCosts
 from unbubble.costs_file import dump_costs, load_costs
@@ -245,7 +248,10 @@ def table(folder: Path, verbose: bool) -> int:
         "one factor": factor_cases,
     }
     rows: dict[str, list[tuple[str, float, float]]] = {"replay": []}
-    for path in sorted([*folder.glob("emulated.*.json"), *folder.glob("real.*.json")]):
+    paths = sorted([*folder.glob("emulated.*.json"), *folder.glob("real.*.json")])
+    if not paths:
+        absent(f"{folder}: nothing was measured there; `accuracy.py measure {folder}` does it")
+    for path in paths:
         steps = load_recording(path)
         errors = [replayed(step).makespan / step.makespan - 1 for step in steps]
         rows["replay"].append((path.stem, median(errors), 0.0))
@@ -290,7 +296,10 @@ def main() -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="every case")
     options = parser.parse_args()
     if options.what == "table":
-        return table(options.folder, options.verbose)
+        try:
+            return table(options.folder, options.verbose)
+        except InputError as error:  # some file of a measurement that was cut short
+            absent(str(error))
     options.folder.mkdir(parents=True, exist_ok=True)
     measure_real(options.folder, numbers(options.real), options.steps)
     for ranks in numbers(options.emulated):

@@ -16,10 +16,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from data import shared
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from tests.shared import shared  # noqa: E402
 from tests.trace.cuda_traces import write_cuda  # noqa: E402
 from tests.trace.damage import RAW_WAYS, WAYS, copied, fault_in, seeded  # noqa: E402
 

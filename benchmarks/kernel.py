@@ -24,6 +24,8 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
+from data import absent
+
 from unbubble.costs import Costs
 from unbubble.families import generate
 from unbubble.schedule import Schedule
@@ -177,7 +179,10 @@ def main() -> None:
     if "floor" in parts and source.is_file():
         floor(source)
     elif "floor" in parts:
-        print(f"floor  left out: no {source}; --floor-source names the longest path in plain C")
+        reason = f"no {source}; --floor-source names the longest path in plain C"
+        if given.parts or given.floor_source:  # it was asked for
+            absent(reason)
+        print(f"floor  left out: {reason}")
     if "pytorch" in parts:
         pytorch()
     if "jitter" in parts:

@@ -9,20 +9,25 @@ medians; and the iterations that straggle.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 from statistics import median
 
+from data import absent, shared
+
+from unbubble import InputError
 from unbubble.simulate.replay import replay, seen_lags, stragglers, usual_durations
 from unbubble.trace import read
 
 
 def main() -> None:
-    beside = Path(__file__).resolve().parents[2] / "shared"
-    default = Path(os.environ.get("UNBUBBLE_SHARED", beside)) / "measured/primus_mi300x/pp8"
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
-    trace = read([folder])
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else shared("measured/primus_mi300x/pp8")
+    if not (folder / "pp_rank_0.json").is_file():
+        absent(f"{folder}: no pp_rank_0.json; a folder of Primus's records was expected")
+    try:
+        trace = read([folder])
+    except InputError as error:
+        absent(str(error))
     timelines = [trace.pipelines_of(step)[0].timeline for step in trace.steps]
     first = json.loads((folder / "pp_rank_0.json").read_text())
     totals = [first[str(step)]["total"] for step in trace.steps]

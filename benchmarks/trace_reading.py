@@ -17,10 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+from data import shared
 
-from tests.shared import shared  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 SAMPLE = "traces/tracelens/b200_eager_trace.json.gz"
 
