@@ -36,8 +36,8 @@ from unbubble.costs import Costs, Duration, StageCosts
 from unbubble.costs_file import dump_costs, load_costs
 from unbubble.families import generate
 from unbubble.partition import stage_costs
+from unbubble.prediction import lowered, predict
 from unbubble.runtime.observed import observed_costs
-from unbubble.runtime.prediction import lowered, predict
 from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule

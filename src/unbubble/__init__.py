@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from unbubble.families import generate
     from unbubble.partition import Partition, fastest, partition, stage_costs
     from unbubble.plan import Plan, dump_plan, load_plan
+    from unbubble.prediction import predict
     from unbubble.runtime.observed import observed_costs
-    from unbubble.runtime.prediction import predict
     from unbubble.runtime.profile import profile
     from unbubble.runtime.record import record
     from unbubble.runtime.run import Setup, run
@@ -71,7 +71,7 @@ _HOME = {
     "observed_costs": "runtime.observed",
     "parse_csv": "schedule",
     "partition": "partition",
-    "predict": "runtime.prediction",
+    "predict": "prediction",
     "profile": "runtime.profile",
     "read_trace": "trace",
     "record": "runtime.record",

@@ -16,10 +16,10 @@ from unbubble.families import generate
 from unbubble.files import write_text
 from unbubble.partition import even, improve, partition, stage_costs
 from unbubble.plan import Plan, Prediction, dump_plan
+from unbubble.prediction import as_pytorch_runs, lowered, predict
 from unbubble.report import write
 from unbubble.runtime.launch import Progress, need_torch
 from unbubble.runtime.outcome import Outcome
-from unbubble.runtime.prediction import as_pytorch_runs, lowered, predict
 from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule, format_csv, parse_csv

@@ -6,8 +6,11 @@ import pytest
 
 from unbubble.costs import Costs
 from unbubble.families import generate
+from unbubble.plan import Prediction, load_plan
+from unbubble.prediction import predict
 from unbubble.schedule import format_csv
 from unbubble.simulate import simulate
+from unbubble.trace.recording import dump_recording
 
 
 def test_the_keys_of_the_contract(unbubble):
@@ -122,6 +125,41 @@ def test_a_plan_is_simulated_as_it_stands(unbubble, refused, tmp_path):
     assert answer["layers_per_stage"] == made["layers_per_stage"]
     assert "give nothing beside it" in refused(f"simulate -p 4 --plan {path}")
     assert "none.json: No such file" in refused("simulate --plan none.json")
+
+
+SLOW_POSTS = """
+unit = "s"
+send_host = 0.2
+recv_host = 0.1
+edges = {latency = 0.3}
+layers = [
+    {name = "a", forward = 3, backward = 7}, {name = "b", forward = 4, backward = 6},
+    {name = "c", forward = 2, backward = 5}, {name = "d", forward = 3, backward = 8},
+]
+"""
+
+
+def test_a_plan_has_one_prediction_everywhere(unbubble, tmp_path):
+    """Run said 1332 ms of a plan and simulate and trace 1324: they simulated it without the time
+    that its sends and receives take of the ranks."""
+    costs, plan, ran = tmp_path / "costs.toml", tmp_path / "plan.json", tmp_path / "ran.json"
+    costs.write_text(SLOW_POSTS)
+    made = unbubble(f"partition --costs {costs} -p 2 -m 4 -o {plan} --json").json
+    loaded = load_plan(plan)
+    step = predict(loaded.schedule, loaded.costs)
+    assert made["predicted"] == step.in_unit(step.makespan) > made["makespan"]
+    assert loaded.prediction == Prediction(makespan=step.makespan, span=step.span)
+    simulated = unbubble(f"simulate --plan {plan} --json").json
+    assert simulated["makespan"] == made["predicted"]
+    assert f"makespan {made['predicted']:g} s" in unbubble(f"schedule show {plan}").out
+    dump_recording(ran, [step])
+    assert unbubble(f"trace {ran} --plan {plan} --json").json["predicted_s"] == made["predicted"]
+
+
+def test_a_plan_that_pytorch_cannot_run_is_simulated_as_it_stands(unbubble, tmp_path):
+    plan = tmp_path / "plan.json"
+    made = unbubble(f"partition --layers 8 -p 4 -m 8 --schedule dualpipe --json -o {plan}").json
+    assert unbubble(f"simulate --plan {plan} --json").json["makespan"] == made["makespan"]
 
 
 def test_the_human_answer_is_short(unbubble):

@@ -8,7 +8,7 @@ from tests.shared import shared
 from unbubble.cli import invoke
 from unbubble.costs_file import load_costs
 from unbubble.plan import load_plan
-from unbubble.simulate import simulate
+from unbubble.prediction import predict
 from unbubble.trace.recording import load_recording
 
 GLOO = "traces/torch_gloo"
@@ -58,7 +58,7 @@ def test_costs_and_plan_of_a_trace_close_the_loop(run, tmp_path):
     made = load_plan(plan)
     assert made.costs == load_costs(costs)
     answer = answer_of(run, folder, "--plan", plan)
-    predicted = simulate(made.schedule, made.costs)
+    predicted = predict(made.schedule, made.costs)
     assert answer["predicted_s"] == pytest.approx(
         predicted.in_unit(predicted.finish - predicted.begin)
     )

@@ -1,6 +1,7 @@
 """unbubble partition: layers to stages."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def command(
         "unit": rows.unit,
     }
     if output is not None:
-        _write(output, rows, order, chosen)
+        answer["predicted"] = _write(output, rows, order, chosen)
     if as_json:
         print_json(answer)
         return
@@ -102,7 +103,10 @@ def command(
     for framework, words in answer["exports"].items():
         click.echo(f"{framework}: {words}")
     if output is not None:
-        click.echo(f"written to {output}")
+        click.echo(
+            f"written to {output}; as it is run, with sends and receives, {order.name} m={m} takes "
+            f"{number(answer['predicted'])}{unit}"
+        )
 
 
 def _rows(path: str | None, layers: int | None) -> "Costs":
@@ -156,14 +160,16 @@ def _short(stage: str) -> str:
     return stage.replace("t" * held, f"t*{held}") if held > 3 else stage
 
 
-def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> None:
+def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> Fraction:
+    """Write the plan; its predicted makespan in the unit of the costs."""
     from unbubble.partition import stage_costs
     from unbubble.plan import Plan, Prediction, dump_plan
-    from unbubble.simulate import simulate
+    from unbubble.prediction import predict
     from unbubble.steady import makespan
 
     costs = stage_costs(rows, split)
-    step = simulate(order, costs)
+    step = predict(order, costs)
+    predicted = makespan(step, costs)
     dump_plan(
         output,
         Plan(
@@ -172,8 +178,9 @@ def _write(output: str, rows: "Costs", order: Any, split: Sequence[int]) -> None
             layers=rows,
             layers_per_stage=tuple(split),
             prediction=Prediction(
-                makespan=round(makespan(step, costs)),
-                span=step.span if order.flush else round(makespan(step, costs)),
+                makespan=round(predicted),
+                span=step.span if order.flush else round(predicted),
             ),
         ),
     )
+    return predicted / costs.ticks_per_unit

@@ -71,6 +71,7 @@ def show(
 
     Without any a plan is drawn at its own, and everything else at F = I = W = 1.
     """
+    from unbubble.prediction import predict
     from unbubble.simulate import simulate
 
     costs = shared.CostOptions(options)
@@ -82,10 +83,10 @@ def show(
     from unbubble.plan import load_plan
     from unbubble.report.text import render
 
-    stages = costs.of(order).costs
     if Path(schedule).suffix.lower() == ".json" and not costs.path and not costs.given.times:
-        stages = load_plan(schedule).costs
-    timeline = simulate(order, stages)
+        timeline = predict(order, load_plan(schedule).costs)
+    else:
+        timeline = simulate(order, costs.of(order).costs)
     click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
 
 

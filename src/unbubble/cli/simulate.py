@@ -50,7 +50,8 @@ def command(
     """Simulate one step exactly: how long it takes, who waits, what is held.
 
     A single time is that of a whole rank, `9,12,7,13` those of ranks or stages, and 1.5ms or 200us
-    carry a unit.
+    carry a unit. A plan is simulated as it is run, with PyTorch's sends and receives; everything
+    else with transfers that are a latency.
     """
     from unbubble.cli import questions
     from unbubble.cli.figures import figures
@@ -142,11 +143,13 @@ def command(
 
 
 def _planned(path: str) -> "tuple[Schedule, shared.StageTimes]":
-    """The schedule of a plan and the costs of its stages."""
+    """The schedule of a plan and the costs of its stages, as `unbubble run` predicts them."""
     from unbubble.plan import load_plan
+    from unbubble.prediction import as_run
 
     plan = load_plan(path)
-    return plan.schedule, shared.StageTimes(plan.costs, plan.layers_per_stage)
+    order, costs = as_run(plan.schedule, plan.costs)
+    return order, shared.StageTimes(costs, plan.layers_per_stage)
 
 
 def _order(

@@ -139,14 +139,14 @@ def _pictures(
     """The measured step, below the one that the plan predicts if it does so in seconds."""
     from dataclasses import replace
 
+    from unbubble.prediction import predict
     from unbubble.report import write
-    from unbubble.simulate import simulate
 
     named = timeline.schedule.named(answer["schedule"])
     timeline = replace(timeline, schedule=named)
     predicted = None
     if plan is not None and plan.costs.unit == timeline.unit:
-        predicted = simulate(plan.schedule, plan.costs)
+        predicted = predict(plan.schedule, plan.costs)
     write(
         predicted or timeline,
         measured=timeline if predicted else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from unbubble.action import JOINED, Action, Kind, is_transfer, overlap, receive_of, unpack
+from unbubble.action import JOINED, TRANSFER, Action, Kind, is_transfer, overlap, receive_of, unpack
 from unbubble.costs import Costs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.program import Program
@@ -45,8 +45,12 @@ class CriticalPath:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The path without its transfers."""
-        return tuple(step.action for step in self.steps if not step.transfer)
+        """The path without its transfers, and without posts of them that take no time."""
+        return tuple(
+            step.action
+            for step in self.steps
+            if not step.transfer and (step.end > step.start or step.action.kind not in TRANSFER)
+        )
 
     @property
     def transfer_share(self) -> Fraction:

@@ -7,8 +7,9 @@ from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.plan import Plan
+from unbubble.prediction import predict
 from unbubble.schedule.lowering import compute_only
-from unbubble.simulate import Timeline, simulate
+from unbubble.simulate import Timeline
 from unbubble.trace.medians import usual
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ def against(plan: Plan, timeline: Timeline, measured: Attribution) -> tuple[Json
     if plan.costs.unit != "s":
         reason = "predicted step: the plan's costs are in a unit that is not seconds"
         return {"order_differences": differences}, [reason]
-    predicted = simulate(plan.schedule, plan.costs)
+    predicted = predict(plan.schedule, plan.costs)
     expected = attribute(predicted, plan.costs)
     answer: Json = {"order_differences": differences}
     rows = {}

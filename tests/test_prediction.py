@@ -1,7 +1,7 @@
 from unbubble import Costs, Duration, Schedule, StageCosts, lower, predict
 from unbubble.families import generate
+from unbubble.prediction import as_pytorch_runs
 from unbubble.runtime.observed import observed_costs
-from unbubble.runtime.prediction import as_pytorch_runs
 
 STAGE = StageCosts(
     forward=Duration(100),
