@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from unbubble import Costs, Duration, StageCosts
+from unbubble.action import Kind
 from unbubble.families import generate
-from unbubble.plan import Plan, dump_plan
+from unbubble.plan import Batch, Plan, dump_plan, load_plan
 from unbubble.trace.recording import load_recording
 
 CLASSES = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
@@ -67,19 +69,41 @@ def test_inside_torchrun(plan):
     assert answer["ranks"] == 2
 
 
+def test_what_is_left_out_is_told_and_recompute_is_done(unbubble, plan):
+    """Sizes, sharding, recompute and target of a plan were ignored without a word."""
+    change = {"recompute": ("full", "none"), "batch": Batch(dp=2), "target": "torchtitan"}
+    made = load_plan(plan)
+    first, second = made.costs.stages
+    sleeping = f"unbubble.runtime.emulated:sleeping({[[0.004, 0.004, 0.004]] * 2})"
+    stages = (replace(first, recompute=Duration(4 * 10**6)), second)
+    costs = replace(made.costs, stages=stages)
+    change |= {"model": sleeping, "layers_per_stage": (1, 1), "costs": costs}
+    dump_plan(plan, replace(made, **change))
+    recording = plan.with_name("steps.json")
+    result = unbubble(f"run {plan} --steps 3 --json --recording {recording}")
+    assert result.json["gradients"]["equal"]
+    assert len(result.json["left_out"]) == 2
+    assert "unbubble: batch.dp is 2: one replica is run" in result.err
+    assert "unbubble: target is 'torchtitan'" in result.err
+    backwards = [
+        min(step.in_unit(e.end - e.start) for step in load_recording(recording)
+            for e in step.events(rank) if e.action.kind is Kind.B)
+        for rank in (0, 1)
+    ]  # fmt: skip
+    # 8 ms, and 4 more for the second forward of the stage that recomputes
+    assert backwards[0] > 0.0115 > backwards[1] > 0.0075
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"parallel": {"tp": 2}}, "parallel.tp is 2"),
         ({"model": ""}, "the plan names no model; give --model"),
         ({"model": "nothing"}, "'nothing' does not name a model"),
         ({"layers_per_stage": ()}, "how many layers each stage has"),
     ],
 )
 def test_a_plan_that_cannot_be_run(unbubble, plan, change, message):
-    from dataclasses import replace
-
-    from unbubble.plan import load_plan
-
     dump_plan(plan, replace(load_plan(plan), **change))
     result = unbubble(f"run {plan}")
     assert (result.status, result.out) == (2, "")

@@ -49,10 +49,11 @@ def command(
     """
     from unbubble.files import expect_writable
     from unbubble.plan import load_plan
+    from unbubble.prediction import lowered, predict
     from unbubble.report import write
     from unbubble.runtime.launch import is_main
     from unbubble.runtime.outcome import Outcome
-    from unbubble.runtime.prediction import lowered, predict
+    from unbubble.runtime.replica import left_out
     from unbubble.runtime.run import Setup, run
     from unbubble.trace.recording import dump_recording
 
@@ -66,11 +67,15 @@ def command(
             f"{plan_path}: the plan does not say how many layers each stage has, which a run "
             "needs: layers_per_stage, as `unbubble partition -o` writes it"
         )
+    missing = left_out(plan)
+    if is_main():
+        for sentence in missing:
+            click.echo(f"unbubble: {sentence}", err=True)
     order = lowered(plan.schedule)
     predicted = predict(order, plan.costs)
     with progress("run") as tell:
         [measured] = run(
-            [Setup(order, plan.layers_per_stage)],
+            [Setup(order, plan.layers_per_stage, [kind == "full" for kind in plan.recompute])],
             target,
             steps=steps,
             warmup=warmup,
@@ -99,7 +104,7 @@ def command(
             gradients=outcome.gradients,
         )
     if as_json:
-        print_json(outcome.document())
+        print_json(outcome.document() | {"left_out": missing})
     else:
         head = f"{order.name or 'custom'}, {order.ranks} ranks, {order.microbatches} microbatches"
         click.echo("\n".join([f"{head}, {target}", *outcome.lines()]))

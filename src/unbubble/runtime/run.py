@@ -15,10 +15,12 @@ from unbubble.schedule.check import check
 
 
 class Setup(NamedTuple):
-    """One pipeline to run: its order of actions and how many layers each stage holds."""
+    """One pipeline to run: its order of actions, how many layers each stage holds, and which stages
+    recompute their layers' forwards in the backward (none where it is empty)."""
 
     schedule: Schedule
     layers_per_stage: Sequence[int]
+    recompute: Sequence[bool] = ()
 
 
 class PipelineJob(msgspec.Struct, kw_only=True):
@@ -29,10 +31,11 @@ class PipelineJob(msgspec.Struct, kw_only=True):
     microbatches: int
     rank_of: list[int]
     layers_per_stage: list[int]
+    recompute: list[bool]
 
     @classmethod
     def of(cls, setup: Setup) -> "PipelineJob":
-        schedule, layers = setup
+        schedule, layers, recompute = setup
         if len(layers) != schedule.num_stages or min(layers) < 1:
             raise InputError(
                 f"{list(layers)} layers for {schedule.num_stages} stages; each stage needs at "
@@ -44,6 +47,7 @@ class PipelineJob(msgspec.Struct, kw_only=True):
             microbatches=schedule.microbatches,
             rank_of=list(schedule.placement.rank_of),
             layers_per_stage=list(layers),
+            recompute=list(recompute) or [False] * len(layers),
         )
 
 
@@ -77,9 +81,9 @@ def run(
     Raises InputError for a schedule that is not proved right (`prove`), RunError if a rank is
     lost. Gradients that differ are reported, not raised.
     """
-    for schedule, _ in setups:
+    for setup in setups:
         if prove:
-            _proved(schedule)
+            _proved(setup.schedule)
     ranks = {setup.schedule.ranks for setup in setups}
     if len(ranks) != 1 or steps < 1 or warmup < 0:
         raise InputError(
@@ -103,8 +107,8 @@ def run(
     )
     results = msgspec.convert(launch(job, on_progress), list[PipelineResult])
     return [
-        measured(result, schedule.placement, schedule.name)
-        for (schedule, _), result in zip(setups, results, strict=True)
+        measured(result, setup.schedule.placement, setup.schedule.name)
+        for setup, result in zip(setups, results, strict=True)
     ]
 
 

@@ -67,7 +67,9 @@ class Pipeline:
         layers = iter(workload.layers)
         parts = [[next(layers) for _ in range(count)] for count in job.layers_per_stage]
         self.modules = {
-            s: Stage(parts[s]) for s, rank in enumerate(job.rank_of) if rank == self.rank
+            s: Stage(parts[s], recompute=job.recompute[s])
+            for s, rank in enumerate(job.rank_of)
+            if rank == self.rank
         }
         last = len(job.rank_of) - 1
         self.holds_first, self.holds_last = 0 in self.modules, last in self.modules

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from unbubble.errors import InputError
 
@@ -43,16 +44,25 @@ class Workload:
 
 
 class Stage(nn.Module):
-    """Consecutive layers run one after another; a layer may return a tensor or a tuple of them."""
+    """Consecutive layers run one after another; a layer may return a tensor or a tuple of them.
 
-    def __init__(self, layers: Sequence[nn.Module]):
+    With `recompute` only the inputs of the layers are kept for the backward, which runs their
+    forwards again, layer by layer.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module], *, recompute: bool = False):
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self.recompute = recompute
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         value: Any = inputs
         for layer in self.layers:
-            value = layer(*value) if isinstance(value, tuple) else layer(value)
+            given = value if isinstance(value, tuple) else (value,)
+            if self.recompute:
+                value = checkpoint(layer, *given, use_reentrant=False)
+            else:
+                value = layer(*given)
         return value
 
 
