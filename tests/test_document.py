@@ -1,6 +1,8 @@
 """Documents: every value knows where it stands, and says what is wrong there."""
 
+from contextlib import suppress
 from fractions import Fraction
+from time import process_time
 
 import pytest
 
@@ -60,3 +62,42 @@ def test_what_is_wrong_is_named(text, read, message):
     with pytest.raises(InputError) as caught:
         read(value(text))
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"a": 1, "a": 2}', "a"),
+        ('{"a": [{"b": 1}, {"b": 1, "c": 2, "b": 1}]}', "a[1].b"),
+        ('{"a": {"b": {"c": [[], [{"\\u0064": 1, "d": 2}]]}}}', "a.b.c[1][0].d"),
+        ('{"a": {"b": {"c": 1, "c": 2}}, "a": 3}', "a"),
+        ('{"a": 1, "": 2, "": 3}', "''"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(text, path):
+    """The last value counted and nothing was said, in JSON; TOML refuses it by itself."""
+    with pytest.raises(InputError) as caught:
+        parse(text, "a.json", "a file")
+    assert str(caught.value) == f"a.json: {path}: the key stands there twice; give it once"
+
+
+@pytest.mark.parametrize("text", ['{"a": {"b": 1}, "b": {"b": 1}}', '{"a": ["a", "a", ":a"]}'])
+def test_the_same_key_elsewhere_is_another(text):
+    assert parse(text, "a.json", "a file").table()
+
+
+@pytest.mark.parametrize("inner", ["1", '{"b": 1, "b": 2}'])
+def test_however_deep_a_key_stands_there_is_no_other_error(inner):
+    """The two decoders give up at different depths."""
+    for depth in (1, *range(800, 1000), 100_000):
+        text = '{"a": ' + "[" * depth + inner + "]" * depth + "}"
+        with suppress(InputError):
+            parse(text, "a.json", "a file")
+
+
+def test_a_large_file_is_looked_through_in_no_time():
+    rows = ",".join(['{"name": "0F0,0B0", "time": 1}'] * 100_000)
+    text = f'{{"rows": [{rows}]}}'
+    started = process_time()
+    parse(text, "a.json", "a file")
+    assert process_time() - started < 2

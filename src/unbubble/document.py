@@ -1,10 +1,12 @@
 """Document: a TOML or JSON file in which every value knows where it stands.
 
 Files come from people and from other programs, so nothing in them is trusted: each reading method
-checks and raises an InputError that names the file, the path of the key and what would work.
+checks and raises an InputError that names the file, the path of the key and what would work. A key
+that stands in a table twice is refused, whatever the language: which of its values was meant?
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +34,8 @@ def parse(text: str, source: str, what: str) -> "Value":
         language = "JSON" if as_json else "TOML (nor JSON, which would begin with {)"
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{source}: not {language}: {reason}") from None
+    if as_json:
+        refuse_repeated(text, source)
     return Value(raw, f"{source}: ")
 
 
@@ -39,6 +43,58 @@ def _json(text: str) -> Any:
     import msgspec
 
     return msgspec.json.decode(text)
+
+
+def refuse_repeated(text: str | bytes, source: str) -> None:
+    """Raises InputError where a key stands in an object of a JSON text twice.
+
+    The decoders keep the last value and say nothing. One more pass over the text, of which the time
+    is small beside what is made of it.
+    """
+    import json
+
+    try:
+        json.loads(text, object_pairs_hook=_once)
+    except _RepeatedError:
+        problem = "a key stands somewhere twice"
+        with suppress(RecursionError):
+            path = _first_repeated(json.loads(text, object_pairs_hook=_Pairs))
+            problem = f"{path}: the key stands there twice; give it once"
+        raise InputError(f"{source}: {problem}") from None
+    except RecursionError:
+        raise InputError(f"{source}: not JSON: nested too deep") from None
+
+
+class _RepeatedError(Exception):
+    """A key stands twice somewhere."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all of its keys."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise _RepeatedError
+
+
+def _first_repeated(value: Any, path: str = "") -> str:
+    """The path of the first key that stands twice; empty where none does."""
+    children: list[tuple[str, Any]] = []
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, child in value:
+            step = f"{path}.{excerpt(key) or repr(key)}".lstrip(".")
+            if key in seen:
+                return step
+            seen.add(key)
+            children.append((step, child))
+    elif isinstance(value, list):
+        children = [(f"{path}[{i}]", child) for i, child in enumerate(value)]
+    for step, child in children:
+        if found := _first_repeated(child, step):
+            return found
+    return ""
 
 
 def _toml(text: str) -> Any:

@@ -80,3 +80,9 @@ def test_a_damaged_file_is_named(change, message):
     with pytest.raises(InputError, match=message) as caught:
         parse_recording(json.dumps(GOOD | change), "run.json")
     assert str(caught.value).startswith("run.json: ")
+
+
+def test_a_key_that_stands_twice_is_refused():
+    text = json.dumps(GOOD).replace('"begin": 0', '"begin": 7, "begin": 0')
+    with pytest.raises(InputError, match=r"^a: steps\[0\].begin: the key stands there twice"):
+        parse_recording(text, "a")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from unbubble.action import JOINED, parse
-from unbubble.document import Value
+from unbubble.document import Value, refuse_repeated
 from unbubble.errors import InputError
 from unbubble.files import read_text, write_text
 from unbubble.schedule import Schedule
@@ -74,6 +74,7 @@ def parse_recording(text: str | bytes, source: str = "recording") -> list[Timeli
         file = msgspec.json.decode(text, type=Saved)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{source}: not {WHAT}: {error}") from None
+    refuse_repeated(text, source)
     if not 1 <= file.ticks_per_unit <= 10**12:
         raise InputError(f"{source}: ticks_per_unit {file.ticks_per_unit} is not in 1 … 10^12")
     schedule = schedule_of(Value(file.schedule, f"{source}: schedule"))
