@@ -1,26 +1,36 @@
 """From the ranks' records to Timelines, on records written by hand."""
 
 import pytest
+from msgspec.structs import replace
 
 from unbubble import Placement
 from unbubble.action import parse
-from unbubble.runtime.measured import PipelineResult, RankSteps, measured
+from unbubble.runtime.measured import PipelineResult, RankRecord, measured
+from unbubble.trace.recorded import Columns
 
 MS = 10**6
-FIRST = RankSteps(
+FIRST = RankRecord(
     actions=["0F0", "0SEND_F0", "0RECV_B0", "0B0"],
-    begins=[100 * MS],
-    ends=[[110 * MS, 111 * MS, 112 * MS, 160 * MS]],
-    waits=[[0, 0, 0, 25 * MS]],
-    computes=[[9 * MS, 0, 0, 20 * MS]],
+    steps=[
+        Columns(
+            begin=100 * MS,
+            waits=[0, 0, 0, 25 * MS],
+            times=[10 * MS, 1 * MS, 1 * MS, 23 * MS],
+            own=[9 * MS, 0, 0, 20 * MS],
+        )
+    ],
     optimizer=[3 * MS],
 )
-SECOND = RankSteps(
+SECOND = RankRecord(
     actions=["1RECV_F0", "1F0", "1B0", "1SEND_B0"],
-    begins=[99 * MS],
-    ends=[[101 * MS, 122 * MS, 136 * MS, 138 * MS]],
-    waits=[[0, 12 * MS, 0, 0]],
-    computes=[[0, 8 * MS, 13 * MS, 0]],
+    steps=[
+        Columns(
+            begin=99 * MS,
+            waits=[0, 12 * MS, 0, 0],
+            times=[2 * MS, 9 * MS, 14 * MS, 2 * MS],
+            own=[0, 8 * MS, 13 * MS, 0],
+        )
+    ],
     optimizer=[2 * MS],
     losses=[1.5],
 )
@@ -29,14 +39,7 @@ PLACEMENT = Placement((0, 1))
 
 
 def shifted(record, by):
-    return RankSteps(
-        actions=record.actions,
-        begins=[begin + by for begin in record.begins],
-        ends=[[end + by for end in step] for step in record.ends],
-        waits=record.waits,
-        computes=record.computes,
-        optimizer=record.optimizer,
-    )
+    return replace(record, steps=[s._replace(begin=s.begin + by) for s in record.steps])
 
 
 def test_an_action_starts_after_its_wait():
@@ -83,3 +86,24 @@ def test_clocks_of_two_machines_are_aligned_by_what_they_sent(by):
     assert starts["1SEND_B0"] <= starts["0B0"]
     # the offset lies between the two orders, 3 ms and 1 ms off the truth
     assert found.clock_uncertainty_s == pytest.approx(0.002)
+
+
+def test_a_wait_in_the_middle_of_a_pair_moves_no_clock():
+    # its start is after all of its wait, and what it waited for was sent later than that: the
+    # clocks of one machine were moved against each other for it
+    first = RankRecord(
+        actions=["0F0", "0SEND_F0", "0RECV_B0", "(0F1;0B0)OVERLAP_F_B"],
+        steps=[Columns(0, [0, 0, 0, 5 * MS], [10 * MS, 0, 0, 30 * MS], [10 * MS, 0, 0, 30 * MS])],
+        optimizer=[0],
+    )
+    second = RankRecord(
+        actions=["1RECV_F0", "1F0", "1B0", "1SEND_B0"],
+        steps=[Columns(0, [0, 10 * MS, 0, 0], [0, 5 * MS, 4 * MS, MS], [0, 5 * MS, 4 * MS, 0])],
+        optimizer=[0],
+    )
+    result = PipelineResult(ranks=[first, second], gradients=None)
+    found = measured(result, PLACEMENT, "x")
+    assert found.clock_uncertainty_s == 0
+    [step] = found.steps
+    assert step.starts[0][-1] == 15 * MS
+    assert step.transfers[-1].end <= 15 * MS

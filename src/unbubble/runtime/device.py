@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from unbubble.runtime.recorder import Columns, Function, Recorder
+from unbubble.runtime.recorder import Function, Recorder
+from unbubble.trace.recorded import Columns
 
 MEET_NS = 30 * 10**9
 """So seldom device and host meet: their clocks drift apart by microseconds in the meantime."""

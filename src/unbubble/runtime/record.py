@@ -30,9 +30,10 @@ from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from unbubble.errors import InputError
 from unbubble.runtime.device import DeviceClock, DeviceRecorder
-from unbubble.runtime.recorder import Columns, Recorder, stages_of
+from unbubble.runtime.recorder import Recorder, stages_of
 from unbubble.runtime.segments import Segments
 from unbubble.trace.live import Run, Step
+from unbubble.trace.recorded import Columns
 
 MOST_TAKEN = 16
 """Steps that may be waiting for the device to be past them."""

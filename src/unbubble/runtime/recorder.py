@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch.distributed.pipelining import schedules
 
-from unbubble.runtime.measured import WAITED_NS
+from unbubble.trace.observed import NOTICEABLE_NS
+from unbubble.trace.recorded import Columns
 
 _PREFIX = "PP:"
 _PAIR = "("
@@ -41,16 +42,6 @@ _TRANSFERS = {
 _ABSENT = object()
 
 Function = Callable[..., Any]
-
-
-class Columns(NamedTuple):
-    """One step in ns: when it began; of each action the wait, its time, and the model's part of
-    that."""
-
-    begin: int
-    waits: list[int]
-    times: list[int]
-    own: list[int]
 
 
 class HostClock:
@@ -172,7 +163,7 @@ class Recorder:
 
     def _leave(self) -> None:
         before = self.ends[-1] if self.ends else self.begin
-        if self._wait > WAITED_NS and not self.action.startswith(_PAIR):
+        if self._wait > NOTICEABLE_NS and not self.action.startswith(_PAIR):
             # what its rank did before it waited was over while it waited: it cost nothing
             self._wait = self._resumed - before
         self.ends.append(perf_counter_ns())

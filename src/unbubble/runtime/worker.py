@@ -15,7 +15,7 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from unbubble.errors import InputError, RunError
 from unbubble.runtime import verify
-from unbubble.runtime.measured import RankSteps
+from unbubble.runtime.measured import RankRecord
 from unbubble.runtime.process import sentence
 from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.run import PipelineJob, RunJob
@@ -94,8 +94,7 @@ class Pipeline:
         self.optimizer = torch.optim.SGD([{"params": self.parameters}], lr=learning_rate)
         self.recorder = Recorder()
         self.recorder.watch(self.schedule)
-        order = self.schedule.pipeline_order_with_comms[self.rank]
-        self.record = RankSteps(actions=[str(action) for action in order])
+        self.record = RankRecord()
 
     def step(self, number: int) -> float | None:
         """Step on batch `number` without the optimizer; the mean loss where the last stage is."""
@@ -125,10 +124,8 @@ class Pipeline:
         self.optimizer.step()
         if keep:
             self.record.optimizer.append(perf_counter_ns() - done)
-            self.record.begins.append(self.recorder.begin)
-            self.record.ends.append(list(self.recorder.ends))
-            self.record.waits.append(list(self.recorder.waits))
-            self.record.computes.append(list(self.recorder.computes))
+            self.record.actions, columns = self.recorder.take()
+            self.record.steps.append(columns())
             if loss is not None:
                 self.record.losses.append(loss if isfinite(loss) else None)
 

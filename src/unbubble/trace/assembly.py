@@ -5,14 +5,15 @@ is said in `unknown`; a rank that is missing is named, and then there is no Time
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from unbubble.action import JOINED, RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
 from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.placement import infer
-from unbubble.simulate import Timeline, Transfer
+from unbubble.schedule.rules import positions
+from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks, Order, align
 from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
@@ -89,10 +90,11 @@ def assemble(
         hosts = {one.host for one in observed}
         clocks = align(
             len(rows),
-            _transfer_orders(found) or _action_orders(rows, schedule.placement),
+            transfer_orders(found) if found else _action_orders(rows, schedule.placement),
             same_clock=len(hosts) == 1 and hosts != {""},
         )
-        timeline = _timeline(schedule, rows, observed, transfers(found, clocks.offsets), clocks)
+        whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
+        timeline = timeline_of(schedule, whole, found, clocks)
         unknown += doubts(timeline, observed, found, clocks)
         if not found and len(rows) > 1 and not silent:
             unknown.append("transfers: no send could be paired with its receive")
@@ -223,11 +225,10 @@ def _halves(
     return halves
 
 
-def _transfer_orders(found: Iterable[Pair]) -> list[Order]:
-    return [
-        (source, send.called, destination, receive.done)
-        for source, send, destination, receive in found
-    ]
+def transfer_orders(found: Iterable[Pair]) -> Iterator[Order]:
+    """What transfers say of clocks: a send begins before its receive is done."""
+    for source, send, destination, receive in found:
+        yield source, send.called, destination, receive.done
 
 
 def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list[Order]:
@@ -251,13 +252,15 @@ def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list
     return orders
 
 
-def without_waits(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
+def without_waits(rows: Sequence[Sequence[Seen]]) -> Sequence[Sequence[Seen]]:
     """Every collective from the moment that the last rank of its group was there."""
     latest: dict[str, int] = {}
     for row in rows:
         for seen in row:
             if seen.group:
                 latest[seen.group] = max(seen.start, latest.get(seen.group, seen.start))
+    if not latest:
+        return rows
     return [
         [
             seen._replace(start=min(latest[seen.group], seen.end)) if seen.group else seen
@@ -267,50 +270,37 @@ def without_waits(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
     ]
 
 
-def _timeline(
-    schedule: Schedule,
-    rows: Sequence[Sequence[Seen]],
-    observed: Sequence[Observed],
-    sent: Sequence[Transfer],
-    clocks: Clocks,
+def timeline_of(
+    schedule: Schedule, rows: Sequence[Sequence[Seen]], found: Sequence[Pair], clocks: Clocks
 ) -> Timeline:
+    """The schedule's Timeline, from the first start on: `rows[r]` is what rank r saw of its actions
+    in their order."""
     placed = [
-        [
-            seen._replace(start=seen.start + o, end=seen.end + o)
-            for seen in (*one.head, *row, *one.tail)
-        ]
-        for row, one, o in zip(rows, observed, clocks.offsets, strict=True)
+        [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
+        for row, by in zip(rows, clocks.offsets, strict=True)
     ]
-    placed = without_waits(placed)
+    placed = [
+        [row[place] for place, _ in positions(codes)]
+        for codes, row in zip(schedule.codes, without_waits(placed), strict=True)
+    ]
     zero = min(seen.start for row in placed for seen in row)
-    starts: list[array[int]] = []
-    ends: list[array[int]] = []
-    communication: list[array[int]] = []
-    overhead: list[array[int]] = []
-    for row, codes in zip(placed, schedule.codes, strict=True):
-        columns = array("q"), array("q"), array("q"), array("q")
-        seen_of = iter(row)
-        joined = False
-        for code in codes:
-            if not joined:
-                seen = next(seen_of)
-            first = bool(code & JOINED)  # the parts of a pair stand at its second code
-            columns[0].append(seen.start - zero)
-            columns[1].append(seen.end - zero)
-            columns[2].append(0 if first else seen.communication)
-            columns[3].append(0 if first else seen.overhead)
-            joined = first
-        for column, into in zip(columns, (starts, ends, communication, overhead), strict=True):
-            into.append(column)
+    starts = [array("q", [seen.start - zero for seen in row]) for row in placed]
+    ends = [array("q", [seen.end - zero for seen in row]) for row in placed]
+    communication, overhead = [], []
+    for codes, row in zip(schedule.codes, placed, strict=True):
+        last = [not code & JOINED for code in codes]  # the parts of a pair stand at its second code
+        both = [*zip(row, last, strict=True)]
+        communication.append(array("q", [seen.communication * own for seen, own in both]))
+        overhead.append(array("q", [seen.overhead * own for seen, own in both]))
     return Timeline(
         schedule=schedule,
         starts=tuple(starts),
         ends=tuple(ends),
         begin=0,
-        finish=max(end for row in ends for end in row),
-        communication=tuple(communication),
+        finish=max(map(max, ends)),
+        communication=tuple(communication) if any(map(any, communication)) else None,
         overhead=tuple(overhead),
-        transfers=tuple(t._replace(start=t.start - zero, end=t.end - zero) for t in sent),
+        transfers=tuple(transfers(found, [offset - zero for offset in clocks.offsets])),
         unit="s",
         ticks_per_unit=NS,
         measured=True,

@@ -26,13 +26,11 @@ from unbubble.trace.names import (
     step_named,
     transfer_named,
 )
-from unbubble.trace.observed import HalfTransfer, Seen
+from unbubble.trace.observed import NOTICEABLE_NS, HalfTransfer, Seen
 from unbubble.trace.rank_trace import Mark, Op, RankTrace, Window, starting_in
 
 AFTERMATH_NS = 50_000
 """The call returns within this time after its last operation; what else passes is the runtime's."""
-NOTICEABLE_NS = 50_000
-"""A wait longer than this blocked the thread; shorter ones are the call itself."""
 
 
 @dataclass

@@ -10,16 +10,17 @@ Times are ns of the host's monotonic clock; ranks of one `host` share it.
 """
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 from zlib import crc32
 
 import msgspec
 
-from unbubble.action import COMPUTE, TRANSFER, Action, Kind, parse
+from unbubble.action import COMPUTE, Action, Kind, parse
 from unbubble.errors import InputError
-from unbubble.trace.host import NOTICEABLE_NS
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import Busy, Deferred, HalfTransfer, Observed, RankSteps, Seen
+from unbubble.trace.observed import Busy, Deferred, Observed, RankSteps, Seen
+from unbubble.trace.recorded import Columns, Recorded
 
 SUFFIX = ".live.jsonl"
 MAX_NS = 1 << 61
@@ -98,7 +99,7 @@ class Written:
 
     source: str
     run: Run
-    actions: tuple[Action, ...]
+    order: Recorded
     body: bytes
     window: Window
 
@@ -106,7 +107,7 @@ class Written:
         """Raises InputError where the record contradicts itself."""
         try:
             return _observed(self, _decode_step(self.body))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, InputError) as error:
             raise InputError(f"{self.source}: step {self.window.step}: {error}") from None
 
 
@@ -117,7 +118,7 @@ class Segment:
         self.source = source
         self.run: Run | None = None
         self.damaged = 0
-        self._orders: dict[int, tuple[Action, ...]] = {}
+        self._orders: dict[int, Recorded] = {}
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Written]:
@@ -136,12 +137,12 @@ class Segment:
                 if isinstance(record, Run):
                     self.run = _checked(record)
                 elif isinstance(record, Order):
-                    self._orders[record.order] = tuple(map(parse, record.actions))
+                    self._orders[record.order] = Recorded(map(parse, record.actions))
             except (msgspec.DecodeError, InputError) as error:
                 raise InputError(f"{self.source}: not a record of unbubble: {error}") from None
             if isinstance(record, Window) and self.run and record.order in self._orders:
-                actions = self._orders[record.order]
-                found.append(Written(self.source, self.run, actions, body or b"", record))
+                order = self._orders[record.order]
+                found.append(Written(self.source, self.run, order, body or b"", record))
             elif not isinstance(record, Run | Order):
                 self.damaged += 1
         return found
@@ -195,33 +196,20 @@ def _checked(run: Run) -> Run:
 
 
 def _observed(written: Written, step: Step) -> Observed:
-    run = written.run
-    actions: list[Seen] = []
-    reductions: list[Seen] = []
-    posts: list[tuple[Action, int, int]] = []
-    arrivals: dict[Action, tuple[int, bool]] = {}
-    at, busy = step.begin, 0
-    rows = zip(written.actions, step.waits, step.times, step.own, strict=True)
-    for action, wait, time, own in rows:
-        if min(wait, time - own, own) < 0:
-            raise ValueError(f"{action} waits {wait} ns, takes {time} ns, {own} ns of them its own")
-        start = at + wait
-        at = start + time
-        if action.kind in TRANSFER:
-            posts.append((action, start, at))
-        elif action.kind in COMPUTE:
-            actions.append(Seen(action, start, at, overhead=time - own))
-            busy += own
-            reductions.clear()  # between actions they are the runtime's time
-            for part in action.parts:
-                arrivals[_receive(part)] = (start, wait > NOTICEABLE_NS)
-        elif action.kind is Kind.REDUCE_GRAD:
-            reductions.append(Seen(action, start, at, overhead=time - own))
+    run, order = written.run, written.order
+    columns = Columns(step.begin, step.waits, step.times, step.own)
+    seen = order.seen(columns)
+    at = seen[-1].end if seen else step.begin
     start, end = step.optimizer or (at, at)
     if not (-MAX_NS <= step.begin <= at <= start <= end <= step.finish <= MAX_NS):
         raise ValueError("its times are not in order")
-    tail = [Seen(Action(Kind.OPTIMIZER, NO_STAGE), start, end)] if step.optimizer else []
-    busy += end - start
+    actions = tuple(one for one in seen if one.action.kind in COMPUTE)
+    # between actions reductions are the runtime's time
+    after = takewhile(lambda one: one.action.kind not in COMPUTE, reversed(seen))
+    tail = [one for one in after if one.action.kind is Kind.REDUCE_GRAD][::-1]
+    if step.optimizer:
+        tail.append(Seen(Action(Kind.OPTIMIZER, NO_STAGE), start, end))
+    busy = sum(one.end - one.start - one.overhead for one in actions) + end - start
     return Observed(
         rank=run.rank,
         source=written.source,
@@ -230,17 +218,8 @@ def _observed(written: Written, step: Step) -> Observed:
         finish=step.finish,
         busy=Busy(busy, 0, step.finish - step.begin - busy),
         host=run.host,
-        actions=tuple(actions),
-        tail=(*reductions, *tail),
-        halves=tuple(
-            HalfTransfer(action, called, posted, *arrivals.get(action, (posted, False)))
-            for action, called, posted in posts
-        ),
+        actions=actions,
+        tail=tuple(tail),
+        halves=tuple(order.halves(seen, columns)),
         pipeline_group=tuple(run.pipeline_ranks),
     )
-
-
-def _receive(action: Action) -> Action:
-    """What the action waits for, if its input comes from another rank."""
-    kind = Kind.RECV_F if action.kind is Kind.F else Kind.RECV_B
-    return Action(kind, action.stage, action.microbatch)

@@ -9,6 +9,10 @@ from typing import Any, NamedTuple
 
 from unbubble.action import Action
 
+NOTICEABLE_NS = 50_000
+"""A wait longer than this blocked its rank; shorter ones are the call itself."""
+FOREVER_NS = 1 << 62
+
 
 class Seen(NamedTuple):
     """One action as its rank saw it, the wait for its input not included; `communication` and
@@ -33,7 +37,7 @@ class HalfTransfer(NamedTuple):
     it knew that it finished.
 
     `arrived`: `done` is the moment of arrival, because something visibly waited for it; else it
-    had arrived at some earlier time.
+    had arrived at some earlier time. What used it began at `used` and counts it as there by then.
     """
 
     action: Action
@@ -41,6 +45,7 @@ class HalfTransfer(NamedTuple):
     posted: int
     done: int
     arrived: bool
+    used: int = FOREVER_NS
 
 
 class Busy(NamedTuple):

@@ -4,13 +4,18 @@ A measured pair is split by both of its ends: until the later of the two was rea
 from then on it is transfer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median_low
 
 from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
 from unbubble.schedule import Placement
 from unbubble.simulate import Transfer
-from unbubble.trace.observed import HalfTransfer, Seen
+from unbubble.trace.observed import FOREVER_NS, HalfTransfer, Seen
+
+_RECEIVE_FOR = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
+
+ENOUGH = 8
+"""So many arrivals between two ranks have a median that one late one does not make."""
 
 Pair = tuple[int, HalfTransfer, int, HalfTransfer]
 """Source rank, its end; destination rank, its end."""
@@ -54,11 +59,17 @@ def wanted_sends(action: Action, placement: Placement) -> Iterator[Action]:
 
 def wanted_receives(action: Action, placement: Placement) -> Iterator[Action]:
     """What an action needs that another rank makes."""
-    stage = action.stage
-    if action.kind is Kind.F and _remote(stage, stage - 1, placement):
-        yield Action(Kind.RECV_F, stage, action.microbatch)
-    if action.kind in (Kind.B, Kind.I) and _remote(stage, stage + 1, placement):
-        yield Action(Kind.RECV_B, stage, action.microbatch)
+    receive = receive_for(action)
+    if receive is not None:
+        other = action.stage + (-1 if receive.kind is Kind.RECV_F else 1)
+        if _remote(action.stage, other, placement):
+            yield receive
+
+
+def receive_for(action: Action) -> Action | None:
+    """What brings the input of an F, B or I that comes from another rank; None for others."""
+    kind = _RECEIVE_FOR.get(action.kind)
+    return None if kind is None else Action(kind, action.stage, action.microbatch)
 
 
 def _remote(stage: int, other: int, placement: Placement) -> bool:
@@ -87,28 +98,32 @@ def pairs(halves: Sequence[Sequence[HalfTransfer]]) -> list[Pair]:
     return found
 
 
-def transfers(found: Iterable[Pair], offsets: Sequence[int]) -> list[Transfer]:
-    """The time on the wire of every pair, on the common clock.
+def transfers(found: Sequence[Pair], offsets: Sequence[int]) -> list[Transfer]:
+    """The time on the wire of every pair, on the common clock; it is none for data that arrive
+    before the call that sends them returns.
 
     Where nobody waited for the arrival, the pair's bound is cut to the median of those that were
-    waited for between the same two ranks (of any two, if there were none).
+    waited for between the same two ranks (of any two, if there were few).
     """
-    result: list[Transfer] = []
-    loose: list[int] = []
+    bounds: list[tuple[int, int]] = []
     known: dict[tuple[int, int], list[int]] = {}
     for source, send, destination, receive in found:
-        start = max(send.posted + offsets[source], receive.posted + offsets[destination])
-        end = max(start, receive.done + offsets[destination])
+        there = offsets[destination]
+        end = min(receive.done, receive.used) + there
+        start = min(max(send.posted + offsets[source], receive.posted + there), end)
+        bounds.append((start, end))
         if receive.arrived:
             known.setdefault((source, destination), []).append(end - start)
-        else:
-            loose.append(len(result))
-        result.append(Transfer(send.action, source, destination, start, end))
-    everyone = [t for times in known.values() for t in times]
-    for i in loose:
-        one = result[i]
-        typical = known.get((one.source, one.destination)) or everyone
-        if typical:
-            end = min(one.end, one.start + median_low(typical))
-            result[i] = one._replace(end=end)
-    return result
+    everyone = [time for times in known.values() for time in times]
+    typical = {edge: median_low(times) for edge, times in known.items() if len(times) >= ENOUGH}
+    usual = median_low(everyone) if everyone else FOREVER_NS
+    return [
+        Transfer(
+            send.action,
+            source,
+            destination,
+            start,
+            end if receive.arrived else min(end, start + typical.get((source, destination), usual)),
+        )
+        for (source, send, destination, receive), (start, end) in zip(found, bounds, strict=True)
+    ]

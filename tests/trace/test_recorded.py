@@ -1,0 +1,50 @@
+"""What a recorder took, as observations: actions, and when what they waited for arrived."""
+
+import pytest
+
+from unbubble import InputError
+from unbubble.action import parse
+from unbubble.trace.recorded import Columns, Recorded
+
+MS = 10**6
+
+
+def observe(actions, columns):
+    order = Recorded(map(parse, actions))
+    seen = order.seen(columns)
+    return seen, order.halves(seen, columns)
+
+
+def test_an_action_begins_after_its_wait():
+    columns = Columns(begin=7, waits=[0, 20], times=[10, 30], own=[10, 25])
+    seen, halves = observe(["0F0", "0B0"], columns)
+    assert [(str(one.action), one.start, one.end, one.overhead) for one in seen] == [
+        ("0F0", 7, 17, 0),
+        ("0B0", 37, 67, 5),
+    ]
+    assert halves == []
+
+
+@pytest.mark.parametrize("user", ["1I0", "1B0", "(1F1;1B0)OVERLAP_F_B"])
+def test_a_gradient_arrives_when_the_backward_goes_on_not_its_weights(user):
+    # the weight gradient, which came last, was once taken for what had waited
+    columns = Columns(begin=0, waits=[0, 3 * MS, 0], times=[5, 10, 10], own=[0, 10, 10])
+    _, [half] = observe(["1RECV_B0", user, "1W0"], columns)
+    start, end = 5 + 3 * MS, 15 + 3 * MS
+    assert (half.called, half.posted, half.used) == (0, 5, start)
+    # a pair may have waited in its middle, so it tells only that the gradient was there at its end
+    assert (half.done, half.arrived) == ((end, False) if "OVERLAP" in user else (start, True))
+
+
+def test_an_action_that_did_not_wait_tells_when_its_input_was_there_at_the_latest():
+    columns = Columns(begin=0, waits=[0, 900], times=[5, 10], own=[0, 10])
+    _, [half] = observe(["1RECV_F0", "1F0"], columns)
+    assert (half.done, half.arrived, half.used) == (915, False, 905)
+
+
+@pytest.mark.parametrize(
+    ("waits", "own"), [([0, -1], [0, 1]), ([0, 0], [0, 11]), ([0, 0], [0, -1])]
+)
+def test_columns_that_contradict_themselves_are_refused(waits, own):
+    with pytest.raises(InputError, match="1F0 waits"):
+        observe(["1RECV_F0", "1F0"], Columns(begin=0, waits=waits, times=[5, 10], own=own))
