@@ -5,6 +5,8 @@ import json
 import os
 import random
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 ODD_VALUES = [None, "x", "", [], {}, True, -1, 1e18, -1e18, 2**70, "NaN", [1, 2], {"a": 1}]
@@ -179,6 +181,25 @@ def other_json(folder, rng):
     )  # fmt: skip
 
 
+OTHERS = {
+    "settings.json": '{"lr": 1, "log": "FILLER"}',
+    "log.json": '[{"pp_rank": 0, "log": "FILLER"}]',
+    "spans.json": '{"log": "FILLER", "traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}',
+    "page.html": "<html>FILLER",
+}
+
+
+def other_file(folder, rng):
+    """What lies beside traces, of the sizes that it has."""
+    name = rng.choice([*OTHERS, "runs.db"])
+    if name in OTHERS:
+        size = rng.choice([0, 1000, 300_000])
+        (folder / name).write_text(OTHERS[name].replace("FILLER", "x" * size))
+    else:
+        with closing(sqlite3.connect(folder / name)) as database, database:
+            database.execute("CREATE TABLE metrics (step, loss)")
+
+
 def random_bytes(folder, rng):
     (folder / "other.json").write_bytes(rng.randbytes(rng.choice([1, 100, 10_000])))
 
@@ -220,11 +241,14 @@ def later_event(folder, rng):
 
 RAW_WAYS = [truncated_raw, flipped_raw, random_bytes]
 """For binary formats, whose figures may change without a sign."""
+HARMLESS = [other_file]
+"""These leave the traces whole, so they must be read."""
 WAYS = [
     flipped_raw,
     truncated, truncated_raw, flipped_bytes, control_characters, missing_keys, missing_head,
     wrong_types, wrong_head, dropped_events, doubled_events, shuffled_events, one_rank_missing,
-    clock_apart, empty_file, other_json, random_bytes, a_file_twice, utf16, odd_names, later_event,
+    clock_apart, empty_file, other_json, other_file, random_bytes, a_file_twice, utf16, odd_names,
+    later_event,
 ]  # fmt: skip
 
 
@@ -242,12 +266,15 @@ CLASSES = ("compute_s", "bubble_s", "imbalance_static_s", "imbalance_jitter_s", 
            "overhead_s")  # fmt: skip
 
 
-def fault_in(status, out, err, good=None) -> str:
+def fault_in(status, out, err, good=None, *, harmless=False) -> str:
     """Why an answer about damaged traces is not acceptable; empty if it is.
 
     A refusal is one message. An answer adds up, and either says that something is missing or has
-    the classes of the undamaged traces, if `good` has these.
+    the classes of the undamaged traces, if `good` has these. What is `harmless` is not refused, and
+    is told.
     """
+    if status == 2 and harmless:
+        return f"refused for what lies beside it: {err[:300]!r}"
     if status == 2:
         one_line = err.startswith("unbubble: ") and err.strip().count("\n") == 0
         return "" if one_line and not out else f"refused in a bad way: {err[:300]!r} {out[:100]!r}"
@@ -263,6 +290,8 @@ def fault_in(status, out, err, good=None) -> str:
             return f"the classes of rank {row['rank']} do not add up"
     if good is None:
         return ""
+    if harmless and len(answer["ignored"]) == len(good["ignored"]):
+        return "a file was left out in silence"
     if answer["fractions"] is None or answer["unknown"]:
         return "" if answer["unknown"] else "nothing is told and no reason given"
     if answer["step"] != good["step"] or len(answer["ranks"]) != len(good["ranks"]):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sqlite3
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -77,6 +78,59 @@ def test_others_in_the_folder_are_ignored_and_told(tmp_path):
     assert "lr" in trace.ignored[0]
 
 
+LARGE = "x" * 300_000
+"""More than the beginning by which files are told apart."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"lr": 1, "log": "LARGE"}',
+        '{"log": "LARGE", "traceEvents": 3}',
+        '[{"pp_rank": 0, "log": "LARGE"}]',
+        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 0, "tid": 0}]}',
+        '{"traceEvents": []}',
+    ],
+)
+def test_others_are_left_out_whatever_their_size(text, tmp_path):
+    """An object of 256 KiB was taken for a profiler's, whose list may begin late, and so was a
+    timeline of any other program; each stopped the reading of the whole folder."""
+    write_cuda(tmp_path, timeline())
+    (tmp_path / "other.json").write_text(text.replace("LARGE", LARGE))
+    trace = read([tmp_path])
+    assert trace.pipelines[0].timeline is not None
+    (ignored,) = trace.ignored
+    assert "other.json: " in ignored
+    with pytest.raises(InputError, match=r"other\.json: "):
+        read([tmp_path / "other.json"])
+    for path in tmp_path.glob("rank*"):
+        path.unlink()
+    with pytest.raises(InputError, match="no file is a trace"):
+        read([tmp_path])
+
+
+def test_a_profiler_s_list_may_begin_late(tmp_path):
+    for path in write_cuda(tmp_path, timeline()).glob("*.json"):
+        path.write_text(f'{{"host": "{LARGE}",' + path.read_text()[1:])
+    trace = read([tmp_path])
+    assert trace.pipelines[0].timeline is not None
+    assert trace.ignored == ()
+
+
+def test_databases_and_tables_of_others_are_left_out(tmp_path):
+    write_cuda(tmp_path, timeline())
+    with sqlite3.connect(tmp_path / "runs.db") as database:
+        database.execute("CREATE TABLE metrics (step, loss)")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").table({"loss": [1.0]})
+    parquet.write_table(table, tmp_path / "loss.parquet")
+    trace = read([tmp_path])
+    assert trace.pipelines[0].timeline is not None
+    table, database = trace.ignored
+    assert "parquet with the columns loss" in table
+    assert "SQLite with the tables metrics" in database
+
+
 def test_what_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read([tmp_path / "nothing.json"])
@@ -146,3 +200,15 @@ def test_layouts():
     for text in ("pp0", "tp2", "1,2,3", "pp2,pp2", "x", "pp2,tp-1"):
         with pytest.raises(InputError, match="--layout"):
             parse_layout(text)
+
+
+def test_a_timeline_of_another_program_is_no_other_format(tmp_path):
+    (tmp_path / "a.json").write_text(
+        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}'
+    )
+    source = next((shared("traces/megatronapp")).glob("*.json"))
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    assert read([tmp_path]).format == "megascan"
+    write_cuda(tmp_path, timeline())
+    with pytest.raises(InputError, match="different formats"):
+        read([tmp_path])

@@ -9,6 +9,7 @@ for their last member, also those across the replicas.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from unbubble.action import Action, Kind
@@ -77,6 +78,19 @@ def read(source: str) -> list[RankSteps]:
         RankSteps(rank=rank, source=f"{source} (rank {rank})", steps=tuple(found))
         for rank, found in sorted(by_rank.items())
     ]
+
+
+def columns_of(source: str | Path) -> list[str] | None:
+    """The names of a parquet file's columns, or None where it cannot be read."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return None
+    try:
+        return list(map(str, pyarrow.parquet.read_schema(source).names))
+    except (pyarrow.ArrowException, OSError, ValueError):
+        return None
 
 
 def _rows(source: str) -> Iterator[Row]:

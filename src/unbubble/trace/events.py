@@ -173,6 +173,26 @@ class EventFile:
         raise InputError(f"{self.path}: damaged after {self.count} readable events")
 
 
+def begins_list(text: bytes) -> bool:
+    """Whether a list of traceEvents begins in it."""
+    return _LIST.search(text) is not None
+
+
+def holds_events(path: str | Path) -> bool:
+    """Whether it does in an object's file, as far as that is searched; a damaged gzip may."""
+    start = b""
+    try:
+        with open_plain(path) as file:
+            while len(start) < MAX_HEAD_BYTES and (more := file.read(BLOCK_BYTES)):
+                begin = max(len(start) - BLOCK_BYTES // 2, 0)
+                start += more
+                if _LIST.search(start, begin):
+                    return True
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return True
+    return False
+
+
 def _last_boundary(data: bytes) -> int:
     """The position of the last `}` that stands between two objects of a list, or −1."""
     cut = len(data)

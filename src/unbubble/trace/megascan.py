@@ -16,6 +16,7 @@ from unbubble.trace.events import Args, Event, EventFile
 from unbubble.trace.intervals import length, union
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
+from unbubble.trace.sources import OtherKind
 
 KINDS = {"forward": Kind.F, "backward": Kind.B}
 MAX_COUNT = 1 << 20
@@ -51,7 +52,7 @@ def read(source: str) -> list[RankSteps]:
     """
     done, instants = _events(source)
     if not done:
-        raise InputError(f"{source}: no forward or backward has begun and ended in it")
+        raise OtherKind(f"{source}: no forward or backward has begun and ended in it")
     ranks = 1 + max(one.position for one in done)
     steps: dict[int, dict[int, list[Done]]] = defaultdict(lambda: defaultdict(list))
     for one in done:

@@ -7,7 +7,7 @@ order of the devices. PyTorch's ranges are in NVTX under `torch.autograd.profile
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +28,40 @@ _SUFFIX = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
 _NCCL = re.compile(r"nccl(Send|Recv)\b")
 
 
+_TABLES = {"NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL"}
+
+
+def tables_of(source: str | Path) -> list[str] | None:
+    """The names of a SQLite file's tables, or None where it cannot be read."""
+    try:
+        with closing(_opened(source)) as database:
+            return sorted(map(str, _names(database)))
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError):
+        return None
+
+
+def is_export(tables: Iterable[str]) -> bool:
+    """Whether these are the tables of an export of Nsight Systems."""
+    return not _TABLES.isdisjoint(tables)
+
+
+def _opened(source: str | Path) -> sqlite3.Connection:
+    uri = f"file:{quote(str(Path(source).absolute()))}?mode=ro&immutable=1"
+    return sqlite3.connect(uri, uri=True)
+
+
+def _names(database: sqlite3.Connection) -> set[Any]:
+    found = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+    return {name for (name,) in found}
+
+
 def read(source: str) -> list[RankSteps]:
     """Every process of the file that used a device, or that has ranges if none did.
 
     Raises InputError for what is no such file.
     """
-    uri = f"file:{quote(str(Path(source).absolute()))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(uri, uri=True)) as database:
+        with closing(_opened(source)) as database:
             traces = _Export(source, database).traces()
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise InputError(f"{source}: not a readable SQLite file: {error}") from None
@@ -62,9 +88,8 @@ class _Export:
     def __init__(self, source: str, database: sqlite3.Connection):
         self.source = source
         self.database = database
-        names = database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-        self.tables = {name for (name,) in names}
-        if not self.tables & {"NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL"}:
+        self.tables = _names(database)
+        if not is_export(self.tables):
             shown = ", ".join(sorted(map(str, self.tables))[:8]) or "none"
             raise InputError(
                 f"{source}: SQLite, but not an export of Nsight Systems; its tables are {shown}"

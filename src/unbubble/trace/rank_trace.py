@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from unbubble.action import Action
-from unbubble.errors import InputError
 from unbubble.trace.intervals import Interval, clip, length, outside, union
 from unbubble.trace.names import (
     COLLECTIVE,
@@ -25,6 +24,7 @@ from unbubble.trace.names import (
     transfer_named,
 )
 from unbubble.trace.observed import Busy
+from unbubble.trace.sources import OtherKind
 
 MUCH_LATER_NS = 10_000_000
 """How much the clocks of host and device may differ."""
@@ -218,7 +218,7 @@ class RankTrace:
         spans += [(ops[0].start, ops[-1].end) for ops in self.ops.values() if ops]
         spans += [(k[0], k[1]) for k in self.launched]
         if not spans:
-            raise InputError(
+            raise OtherKind(
                 f"{self.source}: nothing in it is an operation, a range or a kernel of a profiler"
             )
         return min(s for s, _ in spans), max(e for _, e in spans)

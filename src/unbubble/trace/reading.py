@@ -5,10 +5,10 @@
 <Timeline measured: custom, 2 ranks, makespan 0.11 s, bubble 56.9%>
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ from unbubble.trace.layout import pipelines as pipelines_of
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
-from unbubble.trace.sources import KNOWN, RECORDING, expand, format_of
+from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
 from unbubble.trace.stragglers import Slowdowns, slowdowns
 
 
@@ -82,14 +82,22 @@ def read(
     Raises InputError that names the file and what is wrong, or what was found instead of a trace.
     """
     files, exact = expand(paths)
-    formats, ignored = _formats(files, exact)
-    name = formats[0][1]
+    known, ignored = _formats(files, exact)
+    sources, names = [str(path) for path, _ in known], [name for _, name in known]
+    read_one = partial(_ranks_of, exact)
+    answers = (executor.map if executor else map)(read_one, sources, names)
+    parts: list[RankSteps] = []
+    traces: dict[str, list[str]] = {}
+    for source, name, answer in zip(sources, names, answers, strict=True):
+        if isinstance(answer, str):
+            ignored.append(answer)
+        else:
+            traces.setdefault(name, []).append(source)
+            parts += answer
+    name, sources = _only(traces, ignored)
     if name == RECORDING:
-        return _recording([path for path, _ in formats], step, ignored)
-    reader = reader_of(name)
-    sources = [str(path) for path, _ in formats]
-    answers = executor.map(reader, sources) if executor else map(reader, sources)
-    found, notes = _whole([rank for answer in answers for rank in answer])
+        return _recording(sources, step, ignored)
+    found, notes = _whole(parts)
     if not found:
         raise InputError(f"{sources[0]}: it holds no step; {'; '.join(notes) or 'nothing else'}")
     ranks = _numbered(found)
@@ -105,6 +113,27 @@ def read(
         layout=layout,
         placement=placement,
     )
+
+
+def _ranks_of(exact: bool, source: str, name: str) -> list[RankSteps] | str:
+    """The ranks of one file; or why it is left out, where it was not named by itself."""
+    try:
+        return [] if name == RECORDING else reader_of(name)(source)
+    except OtherKind as error:
+        if exact:
+            raise
+        return str(error)
+
+
+def _only(traces: Mapping[str, list[str]], ignored: Sequence[str]) -> tuple[str, list[str]]:
+    """The one format and its files, of the files by their formats."""
+    if not traces:
+        shown = "; ".join(ignored[:3])
+        raise InputError(f"no file is a trace that is known ({KNOWN}); {shown}")
+    if len(traces) > 1:
+        examples = ", ".join(f"{files[0]} is {name}" for name, files in traces.items())
+        raise InputError(f"these are traces of different formats: {examples}; give one kind")
+    return next(iter(traces.items()))
 
 
 def _assembled(
@@ -127,15 +156,6 @@ def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]]
             raise InputError(f"{path}: not a trace that is known ({KNOWN}); it holds {found}")
         else:
             ignored.append(f"{path}: {found}")
-    if not known:
-        shown = "; ".join(ignored[:3])
-        raise InputError(f"no file is a trace that is known ({KNOWN}); {shown}")
-    names = dict.fromkeys(name for _, name in known)
-    if len(names) > 1:
-        examples = ", ".join(
-            f"{next(path for path, n in known if n == name)} is {name}" for name in names
-        )
-        raise InputError(f"these are traces of different formats: {examples}; give one kind")
     return known, ignored
 
 
@@ -271,7 +291,7 @@ def _replicas(chosen: Sequence[Observed]) -> list[list[Observed]]:
     return groups
 
 
-def _recording(paths: Sequence[Path], step: int | None, ignored: Sequence[str]) -> Trace:
+def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -> Trace:
     """A recording of our own: its ranks are in one file."""
     if len(paths) > 1:
         raise InputError(

@@ -8,6 +8,7 @@ from glob import glob
 from pathlib import Path
 
 from unbubble.errors import InputError
+from unbubble.trace.events import begins_list, holds_events
 
 HEAD_BYTES = 1 << 18
 KINETO, MEGASCAN, BYTEDANCE, PRIMUS, NSYS, RECORDING, LIVE = (
@@ -19,12 +20,18 @@ KNOWN = (
 )
 
 
+class OtherKind(InputError):  # noqa: N818
+    """A file that looked like a trace and is something else; in a folder it is left out."""
+
+
 def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
     """The files of paths, folders and patterns in order; and whether all were named one by one."""
     files: dict[Path, None] = {}
     exact = True
     for given in map(str, paths):
         path = Path(given)
+        if "\0" in given:
+            raise InputError(f"{given!r} is not a path: it holds a null byte")
         try:
             if path.is_dir():
                 exact = False
@@ -40,7 +47,9 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
                 found = [p for p in sorted(map(Path, glob(given, recursive=True))) if p.is_file()]
                 if not found:
                     raise InputError(f"{given}: no such file, folder or pattern of files")
-        except ValueError as error:  # a null byte
+        except InputError:
+            raise
+        except ValueError as error:  # no file system can hold such a name
             raise InputError(f"{given!r} is not a path: {error}") from None
         files |= dict.fromkeys(found)
     if not files:
@@ -59,9 +68,9 @@ def format_of(path: Path) -> tuple[str | None, str]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     if head[:4] == b"PAR1":
-        return BYTEDANCE, "parquet"
+        return _table(path)
     if head[:16] == b"SQLite format 3\0":
-        return NSYS, "SQLite"
+        return _database(path)
     if not head.strip():
         return None, "nothing: the file is empty"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
@@ -78,16 +87,40 @@ def format_of(path: Path) -> tuple[str | None, str]:
         return LIVE, "live records"
     if b'"fwd_start"' in text and b'"traceEvents"' not in text:
         return PRIMUS, "fwd_start and the like"
-    if b'"traceEvents"' in text:
+    # its list may begin late, behind what the job says of itself
+    late = text[:1] == b"{" and len(head) >= HEAD_BYTES
+    if begins_list(text) or (late and holds_events(path)):
         return KINETO, "traceEvents"
-    if text[:1] == b"[" and b'"pp_rank"' in text:
+    if text[:1] == b"[" and b'"pp_rank"' in text and b'"ph"' in text:
         return MEGASCAN, "events with pp_rank"
     keys = dict.fromkeys(re.findall(rb'"([\w .-]{1,40})"\s*:', text[:4096]))
     shown = ", ".join(key.decode(errors="replace") for key in list(keys)[:8])
     what = "an object" if text[:1] == b"{" else "a list"
-    if text[:1] == b"{" and len(head) >= HEAD_BYTES:
-        return KINETO, f"a JSON object with {shown}"  # its list may begin late
     return None, f"JSON, {what} with the keys {shown}" if shown else f"JSON, {what} without keys"
+
+
+def _database(path: Path) -> tuple[str | None, str]:
+    """Which SQLite it is; a damaged one is the reader's to name."""
+    from unbubble.trace.nsys import is_export, tables_of
+
+    tables = tables_of(path)
+    if tables is None or is_export(tables):
+        return NSYS, "SQLite"
+    return None, f"SQLite with the tables {_few(tables)}" if tables else "SQLite without a table"
+
+
+def _table(path: Path) -> tuple[str | None, str]:
+    """Which parquet it is; a damaged one, and one for want of pyarrow, is the reader's to name."""
+    from unbubble.trace.bytedance import columns_of
+
+    columns = columns_of(path)
+    if columns is None or "optype" in columns:
+        return BYTEDANCE, "parquet"
+    return None, f"parquet with the columns {_few(columns)}"
+
+
+def _few(names: Iterable[str]) -> str:
+    return ", ".join(str(name)[:40] for name in list(names)[:8])
 
 
 def _gzip_head(data: bytes) -> bytes:
