@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from unbubble import quantity
-from unbubble.errors import InputError, excerpt
+from unbubble.errors import InputError, excerpt, suggestion
 from unbubble.files import read_text
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Value:
         names = [*required, *known]
         for key in self.raw:
             if names and key not in names:
-                raise self.error(f"unknown key {excerpt(key)!r}; {_nearest(key, names)}")
+                raise self.error(f"unknown key {excerpt(key)!r}; {suggestion(key, names)}")
         for key in required:
             if key not in self.raw:
                 raise self.error(f"the key {key!r} is missing")
@@ -200,10 +200,3 @@ class Value:
         if isinstance(self.raw, bool) or not isinstance(self.raw, (int, float, str)):
             raise self.error(f"{self.shown} is neither a number nor a text")
         return reader(self.raw, self.path)
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word[:80], known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"

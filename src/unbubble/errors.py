@@ -1,5 +1,7 @@
 """The ways a call ends badly, each with its exit status on the command line, and their words."""
 
+from collections.abc import Callable, Iterable
+
 
 class UnbubbleError(Exception):
     """Base of every error raised on purpose; the message is one sentence for a person."""
@@ -22,3 +24,23 @@ def excerpt(value: object) -> str:
     # hex: str refuses the longest integers
     text = hex(value) if isinstance(value, int) and abs(value) > 10**40 else str(value)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def names_like(name: str, known: Iterable[str], key: Callable[[str], str] = str.lower) -> list[str]:
+    """Up to three of the known names that are most like a mistyped one, the most alike first; two
+    names of the same `key` are the same."""
+    from difflib import get_close_matches
+
+    names = {key(one): one for one in reversed([*known])}
+    return [names[one] for one in get_close_matches(key(name)[:80], names, n=3, cutoff=0.5)]
+
+
+def suggestion(name: str, known: Iterable[str], key: Callable[[str], str] = str.lower) -> str:
+    """The end of a message about a name that is not known: the names like it, else all of them."""
+    known = [*known]
+    near = names_like(name, known, key)
+    return f"did you mean {_or(near)}?" if near else f"known are {', '.join(known)}"
+
+
+def _or(words: list[str]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

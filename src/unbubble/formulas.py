@@ -13,9 +13,9 @@ stages a rank, m microbatches. The simulation is the answer wherever the assumpt
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, suggestion
 
 GPIPE = "GPipe, arXiv 1811.06965"
 MEGATRON = "Megatron-LM, arXiv 2104.04473"
@@ -215,7 +215,9 @@ def peak_in_flight(
         "dualpipe-v": p + Fraction(1, 2),
     }
     if schedule not in held:
-        raise InputError(f"no closed form for the memory of {schedule!r}; {_known(held)}")
+        raise InputError(
+            f"no closed form for the memory of {schedule!r}; known are {', '.join(held)}"
+        )
     return min(m, Fraction(held[schedule]))
 
 
@@ -294,18 +296,16 @@ RULES: dict[str, Rule] = {
 def next_legal(microbatches: int, ranks: int, virtual: int = 1, framework: str = "any") -> int:
     """The smallest legal number of microbatches that is at least the given one."""
     if framework not in RULES:
-        raise InputError(f"no rule is known for {framework!r}; {_known(RULES)}")
+        raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
     return RULES[framework].least(max(1, microbatches), ranks, virtual)
 
 
 def _form(schedule: str) -> Form:
     if schedule not in FORMS:
-        raise InputError(f"no closed form for the bubble of {schedule!r}; {_known(FORMS)}")
+        raise InputError(
+            f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
+        )
     return FORMS[schedule]
-
-
-def _known(names: dict[str, Any]) -> str:
-    return f"known are {', '.join(names)}"
 
 
 def _counts(**counts: int) -> None:

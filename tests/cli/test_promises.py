@@ -1,6 +1,7 @@
-"""What every command promises: one JSON object with --json."""
+"""What every command promises: one JSON object with --json, and help with a mistyped name."""
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -50,3 +51,28 @@ def test_the_answer_is_one_object_with_a_unit(unbubble, laid_out, call):
         answer = json.loads(text)
         assert isinstance(answer, dict)
         assert isinstance(answer["unit"], str)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("simulate -p 4 -m 8 --schedule 1f2b", "no schedule is called '1f2b'; did you mean 1f1b"),
+        ("compare -p 4 -m 8 --schedules gpipe,zbh3", "'zbh3'; did you mean zb-h2, zb-h1 or zb-v?"),
+        ("sweep -p 4 --schedule InterleavedZeroBubbel", "did you mean InterleavedZeroBubble"),
+        ("bubble -p 4 -m 8 --schedule dualpip", "did you mean dualpipe, dualpipe-v or"),
+        ("partition --layers 8 -p 2 --schedule nope", "'nope'; known are 1f1b, chimera"),
+        ("bubble -p 4 -m 8 --framework megatorn", "for 'megatorn'; did you mean megatron?"),
+        ("validate zerobubble", "is called 'zerobubble'; did you mean zero-bubble?"),
+        ("simulat", "No such command 'simulat'; did you mean simulate?"),
+        ("schedule lst", "No such command 'lst'; did you mean list?"),
+        ("run plan.json --model unbubble.runtime.decoder:tyni", "'tyni'; did you mean tiny"),
+        ("simulate -p 2 -m 2 --schedule 1f1b --costs mistyped.toml", "did you mean channel?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_those_like_it(refused, laid_out, line, message):
+    """Frameworks, publications, commands and models were not."""
+    row = "stages = [{forward = 1, backward = 2}, {forward = 1, backward = 2}]"
+    Path("mistyped.toml").write_text(f'chanel = "rank"\n{row}')
+    found = refused(line)
+    assert message in found
+    assert ("`unbubble schedule list`" in found) is ("no schedule is called" in found)

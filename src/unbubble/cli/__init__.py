@@ -14,7 +14,7 @@ from io import TextIOWrapper
 import click
 
 from unbubble import __version__
-from unbubble.errors import UnbubbleError
+from unbubble.errors import UnbubbleError, excerpt, suggestion
 
 COMMANDS = {
     "bubble": "closed forms of the bubble, instantly",
@@ -36,7 +36,22 @@ FAILED = (ENOSPC, EDQUOT, EIO)
 """Not the input's fault, though they name a file."""
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """Commands; a name that is none of them is answered with those like it."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if args[0].startswith("-"):
+                raise
+            near = suggestion(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command {excerpt(args[0])!r}; {near}", ctx) from None
+
+
+class LazyGroup(Group):
     """Loads a command's module only when the command is used or its help is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

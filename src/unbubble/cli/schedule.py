@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from unbubble.cli import Group
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json
 from unbubble.errors import InputError
@@ -28,7 +29,7 @@ _MOST_LINES = 20
 """Faults that the human answer lists; --json has them all."""
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """List, draw, export and prove schedules."""
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from unbubble.costs import Costs
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt, names_like, suggestion
 from unbubble.families.family import Family, Option
 from unbubble.schedule.order import Schedule
 
@@ -38,12 +38,10 @@ def family(name: str) -> Family:
     for entry in families().values():
         if wanted in map(_key, (entry.name, *entry.aliases)):
             return entry.with_options(**dict(map(_option, options))) if options else entry
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lower(), families(), n=3, cutoff=0.4)
-    shown = ", ".join(near or families())
+    known = [*families(), *(alias for entry in families().values() for alias in entry.aliases)]
+    near = suggestion(name, known if names_like(name, known, _key) else families(), _key)
     raise InputError(
-        f"no schedule is called {name!r}; {'did you mean' if near else 'known are'} {shown}"
+        f"no schedule is called {excerpt(name)!r}; {near} (`unbubble schedule list` tells of all)"
     )
 
 

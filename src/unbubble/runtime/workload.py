@@ -22,7 +22,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, names_like
 
 Microbatch = tuple[torch.Tensor, torch.Tensor]
 
@@ -78,13 +78,18 @@ def load(target: str, seed: int = 0) -> Workload:
         sys.path.insert(0, here)
     try:
         arguments = json.loads(f"[{given or ''}]")
-        function = getattr(importlib.import_module(module_name), function_name, None)
+        module = importlib.import_module(module_name)
+        function = getattr(module, function_name, None)
     except json.JSONDecodeError as error:
         raise InputError(f"{target}: the arguments are not JSON: {error}") from None
     except ModuleNotFoundError as error:
         raise InputError(f"{target}: there is no module {error.name!r} to import") from None
     if not callable(function):
-        raise InputError(f"{target}: the module has no function {function_name!r}")
+        near = names_like(function_name, (n for n in dir(module) if callable(getattr(module, n))))
+        raise InputError(
+            f"{target}: the module has no function {function_name!r}"
+            + (f"; did you mean {' or '.join(near)}?" if near else "")
+        )
     torch.manual_seed(seed)
     return _workload(target, function(*arguments))
 

@@ -5,7 +5,7 @@ A further publication is one new file: its `figures()` gives every figure as pri
 
 from collections.abc import Callable, Iterable, Iterator
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt, suggestion
 from unbubble.validate import (
     controllable_memory,
     dualpipe,
@@ -31,7 +31,8 @@ def figures(publication: str | None = None) -> Iterator[tuple[str, Figure]]:
     """
     if publication is not None and publication not in PUBLICATIONS:
         raise InputError(
-            f"no publication is called {publication!r}; known are {', '.join(PUBLICATIONS)}"
+            f"no publication is called {excerpt(publication)!r}; "
+            f"{suggestion(publication, PUBLICATIONS)}"
         )
     for name, recomputed in PUBLICATIONS.items():
         if publication in (None, name):
