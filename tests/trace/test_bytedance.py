@@ -102,6 +102,35 @@ def test_a_rank_that_computes_nothing_is_told(tmp_path):
     assert any("pipeline rank 0 has no action" in reason for reason in first.unknown)
 
 
+@pytest.mark.parametrize("replicas", [(0, 1), (1,)])
+def test_without_its_last_stage_there_are_no_classes(replicas, tmp_path):
+    """The stages before it passed for the whole pipeline, with a weak word about transfers."""
+    import pyarrow
+    from pyarrow import compute, parquet
+
+    table = parquet.read_table(shared(FOLDER) / "trace-ST.parquet")
+    lost = compute.and_(
+        compute.equal(table["stage"], 3), compute.is_in(table["dp_rank"], pyarrow.array(replicas))
+    )
+    parquet.write_table(table.filter(compute.invert(lost)), tmp_path / "t.parquet")
+    for replica, pipeline in enumerate(read([tmp_path / "t.parquet"]).pipelines):
+        if replica not in replicas:
+            assert pipeline.timeline is not None
+            continue
+        assert pipeline.timeline is None
+        assert "goes to stage 3, whose rank's trace is missing" in pipeline.unknown[-1]
+        assert all(one.busy.compute > 0 for one in pipeline.observed)
+
+
+def test_a_replica_that_is_missing_is_told(tmp_path):
+    from pyarrow import compute, parquet
+
+    table = parquet.read_table(shared(FOLDER) / "trace-ST.parquet")
+    parquet.write_table(table.filter(compute.equal(table["dp_rank"], 1)), tmp_path / "t.parquet")
+    (pipeline,) = read([tmp_path / "t.parquet"]).pipelines
+    assert any("none of the rows is of dp_rank 0" in reason for reason in pipeline.unknown)
+
+
 def test_a_cut_off_file_is_named(tmp_path):
     data = (shared(FOLDER) / "trace-ST.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(data[:50_000])

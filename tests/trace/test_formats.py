@@ -39,7 +39,9 @@ def test_megascan_without_its_last_rank_is_told(tmp_path):
     path.write_text(json.dumps([event for event in events if event["pid"] != 3]))
     answer = findings(read([path]))
     assert "stages, from the order of the ranks" in answer["recovered"]
-    assert any("is the trace of a last rank missing?" in reason for reason in answer["unknown"])
+    assert any("is the trace of a later stage missing?" in reason for reason in answer["unknown"])
+    assert answer["fractions"] is None
+    assert all(row["bubble_s"] is None and row["compute_s"] > 0 for row in answer["ranks"])
 
 
 def test_megascan_ends_with_the_iteration():

@@ -79,3 +79,16 @@ def test_what_is_no_such_trace_is_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         read_rank(str(path))
+
+
+@pytest.mark.parametrize("config", [True, False])
+def test_without_its_last_rank_there_are_no_classes(config, tmp_path):
+    """With Primus's config.json the number of ranks says so, else a wait for which nothing
+    speaks."""
+    for path in shared(FOLDER).iterdir():
+        if path.stem != "pp_rank_7" and (config or path.stem != "config"):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.timeline is None
+    reason = "8 ranks and 7 traces" if config else "is the trace of a later stage missing?"
+    assert reason in pipeline.unknown[-1]

@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from tests.shared import shared
@@ -172,8 +173,10 @@ def test_steps_without_a_profiler_step_begin_where_actions_repeat(tmp_path):
         writer = Writer(rank, 2)
         for turn in range(3):
             at = turn * 100_000
-            for name in ("0F0", "0B0") if rank == 0 else ("1F0", "1B0"):
-                start = at + (20_000 if rank else 0) + (50_000 if name[1] == "B" else 0)
+            for name, begin in [("0F0", 0), ("0B0", 50_000), ("1F0", 20_000), ("1B0", 30_000)]:
+                if int(name[0]) != rank:
+                    continue
+                start = at + begin
                 writer.range(f"PP:{name}", [("gemm", start, start + 9_000, 7, {})])
         writer.write(tmp_path)
     trace = read([tmp_path], step=2)
@@ -191,6 +194,41 @@ def test_replicas_are_pipelines_of_their_own(tmp_path):
     assert [p.ranks for p in read([tmp_path], layout="pp2,dp2").pipelines] == [(0, 1), (2, 3)]
     wrong = read([tmp_path], layout="dp2,pp2").pipelines
     assert all(p.timeline is None for p in wrong)
+
+
+def test_a_replica_that_lacks_a_rank_is_not_completed_by_another_s(tmp_path):
+    """Of the four files the third was missing, and the second replica's first rank joined the
+    other's last one in silence."""
+    write_cuda(tmp_path, timeline())
+    for rank in (0, 1):
+        content = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        content["distributedInfo"] = {"rank": rank + 2, "world_size": 4}
+        (tmp_path / f"rank{rank + 2}.json").write_text(json.dumps(content))
+    (tmp_path / "rank1.json").unlink()
+    trace = read([tmp_path])
+    assert all(p.timeline is None for p in trace.pipelines)
+    assert all("--layout says it" in p.unknown[-1] for p in trace.pipelines)
+    assert "nothing of the ranks 1" in trace.ignored[-1]
+    first, second = read([tmp_path], layout="pp2,dp2").pipelines
+    assert first.timeline is None
+    assert second.timeline is not None
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_without_its_last_stage_and_without_transfers_it_is_told(name, tmp_path):
+    """Nothing that is recorded leads to the missing rank, but a wait without a reason does."""
+    order = generate(name, 4, 6)
+    costs = Costs.uniform(order.placement, forward=9000, backward=20000)
+    write_cuda(tmp_path, replace(simulate(order, costs), transfers=()))
+    assert read([tmp_path]).pipelines[0].timeline is not None
+    for path in tmp_path.glob("*.json"):
+        content = json.loads(path.read_text())
+        rank = content.pop("distributedInfo")["rank"]
+        path.unlink() if rank == 3 else path.write_text(json.dumps(content))
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.timeline is None
+    assert "is the trace of a later stage missing?" in pipeline.unknown[-1]
+    assert all(one.busy.compute > 0 for one in pipeline.observed)
 
 
 def test_layouts():

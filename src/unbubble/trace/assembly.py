@@ -7,6 +7,8 @@ is said in `unknown`; a rank that is missing is named, and then there is no Time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median_low
 
 from unbubble.action import JOINED, RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
@@ -28,6 +30,7 @@ from unbubble.trace.pairing import (
 
 NS = 10**9
 FROM_RANKS = "stages, from the order of the ranks"
+_BACKWARDS = (Kind.B, Kind.I)
 TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
 
 
@@ -52,11 +55,15 @@ class Missing(Exception):  # noqa: N818
 
 
 def assemble(
-    observed: Sequence[Observed], placement: Placement | None = None, expected: int | None = None
+    observed: Sequence[Observed],
+    placement: Placement | None = None,
+    expected: int | None = None,
+    mixed: str = "",
 ) -> Pipeline:
     """Join the ranks of one pipeline, given in the order of their first stages where that is known.
 
-    `expected` is the number of ranks that it should have, where known.
+    `expected` is the number of ranks that it should have, where known; `mixed` says why they may be
+    of several pipelines.
 
     `placement` replaces what the actions' names imply (a plan knows copies).
     """
@@ -65,6 +72,8 @@ def assemble(
     told = [(one.rank, reason) for one in observed for reason in one.unknown]
     unknown: list[str] = []
     try:
+        if mixed:
+            raise Missing(mixed)
         if expected is not None and expected != len(observed):
             lost = [r for r in observed[0].pipeline_group if r not in ranks]
             named = f"; rank {', '.join(map(str, lost))} is missing" if lost else ""
@@ -83,6 +92,8 @@ def assemble(
                 raise Missing(f"the trace of rank {absent} is missing")
         schedule = _schedule(observed, rows, placement)
         halves = _halves(observed, rows, schedule.placement)
+        if not any(halves):
+            _ends_here(rows, schedule.placement)
         silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
         if not any(reason.startswith("transfers:") for _, reason in told):
             told += [(rank, "transfers: none of the pipeline is in the trace") for rank in silent]
@@ -190,6 +201,30 @@ def _complete(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
     for kind in (Kind.F, Kind.B):
         if absent_stages := sorted({s for _, s in done} - {s for k, s in done if k is kind}):
             raise Missing(f"stage {absent_stages[0]} has no {kind.name}; its trace is incomplete")
+
+
+def _ends_here(rows: Sequence[Sequence[Seen]], placement: Placement) -> None:
+    """The last stage's first backward needs what its own forward made, so nothing can keep it;
+    where it waited and no transfer is recorded, a later stage is missing."""
+    for stage, rank in enumerate(placement.rank_of):
+        if not placement.is_last(stage):
+            continue
+        took: dict[bool, list[int]] = {True: [], False: []}
+        waited = None
+        for before, seen in pairwise(rows[rank]):
+            if any(part.stage == stage and part.kind in _BACKWARDS for part in seen.action.parts):
+                took[True].append(seen.end - seen.start)
+                waited = seen.start - before.end if waited is None else waited
+            if any(part.stage == stage and part.kind is Kind.F for part in before.action.parts):
+                took[False].append(before.end - before.start)
+        if waited is None or not all(took.values()):
+            continue
+        usual = sum(map(median_low, took.values()))
+        if waited > usual // 2:
+            raise Missing(
+                f"stage {stage}, the last in the traces, waited {waited / NS:.3g} s before its "
+                "first backward, for which it needs nobody; is the trace of a later stage missing?"
+            )
 
 
 def _of_stage(action: Action, row: Sequence[Seen]) -> Action:

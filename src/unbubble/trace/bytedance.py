@@ -149,11 +149,19 @@ def _step(source: str, number: int, rows: Sequence[Row], pp: int) -> Iterator[Ob
         ranks[row.rank].append(row)
     begin, finish = min(r.start for r in rows), max(r.end for r in rows)
     order = sorted(ranks)
+    replicas = {r.dp for r in rows}
+    lost = sorted(set(range(max(replicas) + 1)) - replicas)
     heads = without_waits([list(_collectives(ranks[r], HEAD)) for r in order])
     tails = without_waits([list(_collectives(ranks[r], TAIL)) for r in order])
     for rank, head, tail in zip(order, heads, tails, strict=True):
         own = sorted(ranks[rank], key=lambda r: (r.start, r.end))
         halves, unknown = _halves(own, pp)
+        if lost:
+            shown = ", ".join(map(str, lost[:8]))
+            unknown.append(
+                f"replicas: none of the rows is of dp_rank {shown}, for which collectives may have "
+                "waited"
+            )
         yield Observed(
             rank=rank,
             source=source,
@@ -196,7 +204,8 @@ def _group(row: Row) -> str:
 
 def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[str]]:
     """Sends and receives named by their order: the k-th forward-send is of the k-th forward whose
-    output leaves the rank, and so on."""
+    output leaves the rank, and so on. A transfer beyond the last stage keeps its name, so that the
+    assembly can tell which rank's rows are missing."""
     last = max((r.chunk for r in rows if r.optype in COMPUTE), default=0) * pp + pp - 1
     found, unknown = [], []
     for optype, kind in TRANSFERS.items():
@@ -204,6 +213,9 @@ def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[str]
         ends = {Kind.SEND_F: last, Kind.RECV_F: 0, Kind.SEND_B: 0, Kind.RECV_B: last}
         makers = [r for r in rows if r.optype == direction and r.chunk * pp + r.stage != ends[kind]]
         posts = [r for r in rows if r.optype == optype]
+        every = [r for r in rows if r.optype == direction]
+        if len(posts) == len(every) > len(makers):
+            makers = every  # some go beyond the last stage in the trace: a later one is missing
         if len(posts) != len(makers):
             unknown.append(
                 f"transfers: {len(posts)} times {optype} where {len(makers)} were expected, so "

@@ -13,6 +13,7 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from statistics import median_high
+from typing import NamedTuple
 
 from unbubble.errors import InputError
 from unbubble.schedule import Placement
@@ -108,7 +109,7 @@ def read(
         step=number,
         steps=tuple(common.numbers),
         pipelines=_assembled(ranks, common.of(number), layout, placement),
-        ignored=(*ignored, *notes),
+        ignored=(*ignored, *notes, *_absent(ranks)),
         ranks=tuple(ranks),
         layout=layout,
         placement=placement,
@@ -143,7 +144,7 @@ def _assembled(
     placement: Placement | None,
 ) -> tuple[Pipeline, ...]:
     groups = _groups(ranks, chosen, layout)
-    return tuple(assemble(one, placement, expected) for one, expected in groups)
+    return tuple(assemble(one.ranks, placement, one.expected, one.mixed) for one in groups)
 
 
 def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]], list[str]]:
@@ -172,10 +173,14 @@ def _whole(parts: list[RankSteps]) -> tuple[list[RankSteps], list[str]]:
         if part.run == last:
             before = ranks.get(part.rank)
             ranks[part.rank] = part if before is None else before.followed_by(part)
-    world = max(rank.world_size or 0 for rank in ranks.values())
-    if absent := sorted(set(range(world)) - ranks.keys()):
-        notes.append(f"nothing of the ranks {_some(absent)}: no file of theirs is here")
     return list(ranks.values()), notes
+
+
+def _absent(ranks: Sequence[RankSteps]) -> list[str]:
+    """The job's ranks of which there is no trace, in words."""
+    world = max(rank.world_size or 0 for rank in ranks)
+    absent = sorted(set(range(world)) - {rank.rank for rank in ranks})
+    return [f"nothing of the ranks {_some(absent)}: no file of theirs is here"] if absent else []
 
 
 def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
@@ -251,10 +256,19 @@ def _some(numbers: Iterable[int]) -> str:
     return ", ".join(known[:12]) + (f" … ({len(known)})" if len(known) > 12 else "")
 
 
+class _Group(NamedTuple):
+    """The ranks of a pipeline in order, how many it should have where that is known, and why they
+    may be of several."""
+
+    ranks: list[Observed]
+    expected: int | None = None
+    mixed: str = ""
+
+
 def _groups(
     ranks: Sequence[RankSteps], chosen: Sequence[Observed], layout: str | None
-) -> list[tuple[list[Observed], int | None]]:
-    """The ranks of every pipeline in order, and how many it should have where that is known."""
+) -> list[_Group]:
+    """The pipelines."""
     by_rank = {one.rank: one for one in chosen}
     if layout is not None:
         members = pipelines_of(parse_layout(layout))
@@ -265,18 +279,18 @@ def _groups(
             )
     elif all(one.replica is not None for one in chosen):
         replicas = sorted({one.replica for one in chosen if one.replica is not None})
-        return [([one for one in chosen if one.replica == r], None) for r in replicas]
+        return [_Group([one for one in chosen if one.replica == r]) for r in replicas]
     elif all(one.pipeline_group for one in chosen):
         members = list(map(list, dict.fromkeys(one.pipeline_group for one in chosen)))
     elif all(seen.action.stage != NO_STAGE for one in chosen for seen in one.actions):
-        return [(group, None) for group in _replicas(chosen)]
+        return _replicas(chosen)
     else:
-        return [(list(chosen), ranks[0].world_size)]
+        return [_Group(list(chosen), ranks[0].world_size)]
     present = [[by_rank[rank] for rank in group if rank in by_rank] for group in members]
-    return [(here, len(group)) for here, group in zip(present, members, strict=True) if here]
+    return [_Group(here, len(group)) for here, group in zip(present, members, strict=True) if here]
 
 
-def _replicas(chosen: Sequence[Observed]) -> list[list[Observed]]:
+def _replicas(chosen: Sequence[Observed]) -> list[_Group]:
     """Ranks that hold the same stages belong to different pipelines: the first of each to the
     first, and so on."""
     groups: list[list[Observed]] = []
@@ -288,7 +302,13 @@ def _replicas(chosen: Sequence[Observed]) -> list[list[Observed]]:
         if turn == len(groups):
             groups.append([])
         groups[turn].append(one)
-    return groups
+    mixed = ""
+    if len({sum(bool(one.actions) for one in group) for group in groups}) > 1:
+        mixed = (
+            f"{len(groups)} pipelines have the same stages and a rank of some is missing, so which "
+            "ranks belong together cannot be told; --layout says it"
+        )
+    return [_Group(group, mixed=mixed) for group in groups]
 
 
 def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -> Trace:
