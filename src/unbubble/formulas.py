@@ -93,7 +93,8 @@ class Form(NamedTuple):
 
     `metric` is what the bubble is the idle part of: the makespan or the span. `assumes` says when
     it is exact, and `exact(p, m, times)` whether that is so beyond equal stages and no
-    communication.
+    communication. Elsewhere it is an estimate; where `only` is set nothing is published for
+    elsewhere, and it is refused.
     """
 
     formula: str
@@ -102,6 +103,7 @@ class Form(NamedTuple):
     idle: Callable[[int, int, Times], Fraction]
     assumes: str = "equal stages, no communication"
     exact: Callable[[int, int, Times], bool] = lambda p, m, t: True
+    only: bool = False
 
 
 _FLUSH = Form(
@@ -111,6 +113,13 @@ _INTERLEAVED = Form(
     "(p−1)(F+B)/v", "makespan", MEGATRON,
     lambda p, v, t: (p - 1) * (t.forward + t.backward) / v,
     "equal stages, no communication, m ≥ p", lambda p, m, t: m >= p,
+)  # fmt: skip
+_ZB_V = Form(
+    "0", "span", f"{ZERO_BUBBLE}, section 6",
+    lambda p, v, t: Fraction(0),
+    "equal stages, no communication, m ≥ 2p−1, F = I = W",
+    lambda p, m, t: m >= 2 * p - 1 and t.forward == t.backward_input == t.backward_weight,
+    only=True,
 )  # fmt: skip
 _DUALPIPE = Form(
     "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
@@ -145,16 +154,42 @@ FORMS: dict[str, Form] = {
         "equal stages, no communication, m ≥ 2p−1, W ≤ F or I ≤ F",
         lambda p, m, t: m >= 2 * p - 1 and min(t.backward_weight, t.backward_input) <= t.forward,
     ),
+    "zb-v": _ZB_V,
+    "zbv-zero-bubble": _ZB_V,
     "dualpipe": _DUALPIPE,
     "dualpipe-v": _DUALPIPE,
+    "chimera": Form(
+        # idle / (m(F+B) + idle) is (p−2)/(2m+p−2) and (p−2)/(3m/2+p−2)
+        "(p−2)B", "makespan", CHIMERA,
+        lambda p, v, t: (p - 2) * t.backward,
+        "equal stages, no communication, p even, m = p, B = F or B = 2F",
+        lambda p, m, t: m == p and p % 2 == 0 and t.backward in (t.forward, 2 * t.forward),
+        only=True,
+    ),
 }  # fmt: skip
 """By the name of the schedule."""
 
 
-def bubble_time(schedule: str, ranks: int, times: Times, virtual: int = 1) -> Fraction:
-    """The idle time of a rank in a step, never below 0, in the unit of the times."""
+def bubble_time(
+    schedule: str, ranks: int, times: Times, virtual: int = 1, microbatches: int | None = None
+) -> Fraction:
+    """The idle time of a rank in a step, never below 0, in the unit of the times.
+
+    `microbatches` matter to the forms that are published for some only (Chimera, ZB-V). Raises
+    InputError for other numbers and times than those, and for a schedule without a closed form.
+    """
     _counts(ranks=ranks, virtual_stages=virtual)
-    return max(Fraction(0), _form(schedule).idle(ranks, virtual, times))
+    if schedule not in FORMS:
+        raise InputError(
+            f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
+        )
+    form = FORMS[schedule]
+    if form.only and not (microbatches and form.exact(ranks, microbatches, times)):
+        raise InputError(
+            f"{schedule} idles {form.formula} by closed form only with {form.assumes}; "
+            "`unbubble simulate` takes any"
+        )
+    return max(Fraction(0), form.idle(ranks, virtual, times))
 
 
 def fraction_of_time(idle: Fraction, microbatches: int, times: Times) -> tuple[Fraction, Fraction]:
@@ -176,21 +211,6 @@ def interleaved_span(
     whole = times.forward + times.backward
     hops = ranks * (2 * virtual - 1) - 2
     return microbatches * whole + (ranks - 1) * whole / virtual + hops * hop
-
-
-def chimera_fraction(ranks: int, microbatches: int, times: Times) -> Fraction:
-    """Chimera's bubble fraction at m = p: (p−2)/(2m+p−2) for B = F, (p−2)/(3m/2+p−2) for B = 2F.
-
-    Raises InputError for any other ratio of B to F, for which no closed form is published.
-    """
-    _counts(ranks=ranks, microbatches=microbatches)
-    if ranks % 2:
-        raise InputError(f"Chimera's two directions need an even number of ranks, not {ranks}")
-    forward, backward = times.forward, times.backward
-    if not forward or backward not in (forward, 2 * forward):
-        raise InputError("Chimera's closed forms are for B = F and B = 2F; simulate other times")
-    work = (2 if backward == forward else Fraction(3, 2)) * microbatches
-    return Fraction(ranks - 2) / (work + ranks - 2)
 
 
 def peak_in_flight(
@@ -298,14 +318,6 @@ def next_legal(microbatches: int, ranks: int, virtual: int = 1, framework: str =
     if framework not in RULES:
         raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
     return RULES[framework].least(max(1, microbatches), ranks, virtual)
-
-
-def _form(schedule: str) -> Form:
-    if schedule not in FORMS:
-        raise InputError(
-            f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
-        )
-    return FORMS[schedule]
 
 
 def _counts(**counts: int) -> None:

@@ -61,7 +61,8 @@ def test_pytorchs_names_are_known(unbubble):
 @pytest.mark.parametrize("name", FORMS)
 def test_a_schedules_bubble_is_that_of_its_simulation(unbubble, name):
     """Without -v the forms of the schedules that have two stages a rank were those of one."""
-    sizes = f"--schedule {name} -p 4 -m {1 if name == 'naive' else 8} --json"
+    m = {"naive": 1, "chimera": 4}.get(name, 8)
+    sizes = f"--schedule {name} -p 4 -m {m} --json"
     closed, simulated = unbubble(f"bubble {sizes}").json, unbubble(f"simulate {sizes}").json
     assert closed["virtual_stages"] == simulated["virtual_stages"]
     metric = closed["metric"]
@@ -109,7 +110,11 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
         ("-p 4 --target 100%", "a bubble fraction of 1 cannot be met"),
         ("-p 4 --target nan", "'nan' is not a finite number"),
         ("-p 4 --target 5% --framework jax", "no rule is known for 'jax'; known are any, megatron"),
-        ("-p 4 -m 8 --schedule zb-v", "no closed form for the bubble of 'zb-v'; known are naive"),
+        ("-p 4 -m 8 --schedule v-half", "no closed form for the bubble of 'v-half'; known are"),
+        ("-p 4 -m 6 --schedule zb-v", "zb-v idles 0 by closed form only with equal stages, no"),
+        ("-p 4 -m 8 --schedule zb-v --backward 2", "needs the parts of the backward; give"),
+        ("-p 4 -m 8 --schedule chimera", "chimera idles (p−2)B by closed form only with equal st"),
+        ("-p 4 -m 4 --schedule chimera --forward 4", "m = p, B = F or B = 2F; `unbubble simulate`"),
         ("-p 4 -m 8 --forward -1", "--forward: -1 is negative; a time is at least 0"),
         ("-p 4 -m 8 --forward 1,2,3,4", "the closed forms are for equal stages"),
         ("-p 4 -m 8 --p2p 1", "the closed forms are for equal stages without communication"),

@@ -167,23 +167,28 @@ def _timed(name: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, 
         known.get("backward"),
         known.get("overlapped"),
     )
-    if "backward" in known and "backward_weight" not in known and "W" in FORMS[name].formula:
+    form = FORMS[name]
+    if (
+        "backward" in known
+        and "backward_weight" not in known
+        and "W" in form.formula + form.assumes
+    ):
         raise InputError(
-            f"the bubble of {name}, {FORMS[name].formula}, needs the parts of the backward; give "
+            f"the bubble of {name}, {form.formula}, needs the parts of the backward; give "
             "--backward-input and --backward-weight"
         )
-    idle = bubble_time(name, p, times, v)
+    idle = bubble_time(name, p, times, v, m)
     fraction, overhead = fraction_of_time(idle, m, times)
     return {
         "schedule": name,
         "bubble_time": idle,
         "schedule_bubble_fraction": fraction,
         "schedule_bubble_overhead": overhead,
-        "formula": FORMS[name].formula,
-        "metric": FORMS[name].metric,
-        "assumes": FORMS[name].assumes,
-        "schedule_exact": FORMS[name].exact(p, m, times),
-        "source": FORMS[name].source,
+        "formula": form.formula,
+        "metric": form.metric,
+        "assumes": form.assumes,
+        "schedule_exact": form.exact(p, m, times),
+        "source": form.source,
     }
 
 
