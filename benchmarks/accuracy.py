@@ -37,12 +37,12 @@ from unbubble.costs_file import dump_costs, load_costs
 from unbubble.families import generate
 from unbubble.partition import stage_costs
 from unbubble.prediction import lowered, predict
-from unbubble.runtime.observed import observed_costs
 from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline, simulate
+from unbubble.trace.costs import observed_costs
 from unbubble.trace.recording import dump_recording, load_recording
 
 BARS = {

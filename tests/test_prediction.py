@@ -1,7 +1,7 @@
 from unbubble import Costs, Duration, Schedule, StageCosts, lower, predict
 from unbubble.families import generate
 from unbubble.prediction import as_pytorch_runs
-from unbubble.runtime.observed import observed_costs
+from unbubble.trace.costs import observed_costs
 
 STAGE = StageCosts(
     forward=Duration(100),
@@ -46,8 +46,8 @@ def test_observed_costs_of_a_simulated_step_predict_another_schedule_exactly():
     found = observed_costs([seen])
     assert (found.send_host, found.recv_host) == (7, 3)
     for stage in range(1, 4):
-        assert found.stages[stage].forward == Duration(105)
-        assert found.stages[stage].backward_input == Duration(125)
+        assert found.stages[stage].forward == Duration(100, overhead=5)
+        assert found.stages[stage].backward_input == Duration(120, overhead=5)
         assert found.stages[stage].backward is None
     order = lower(generate("zb-v", 2, 16))
     assert predict(order, found).makespan == predict(order, known).makespan

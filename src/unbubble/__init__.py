@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from unbubble.partition import Partition, fastest, partition, stage_costs
     from unbubble.plan import Plan, dump_plan, load_plan
     from unbubble.prediction import predict
-    from unbubble.runtime.observed import observed_costs
     from unbubble.runtime.profile import profile
     from unbubble.runtime.record import record
     from unbubble.runtime.run import Setup, run
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from unbubble.simulate.jitter import jittered
     from unbubble.simulate.whatif import what_ifs
     from unbubble.trace import Trace, read_trace
+    from unbubble.trace.costs import observed_costs
     from unbubble.trace.findings import findings
 
 __version__ = "0.1.0"
@@ -68,7 +68,7 @@ _HOME = {
     "load_costs": "costs_file",
     "load_plan": "plan",
     "lower": "schedule.lowering",
-    "observed_costs": "runtime.observed",
+    "observed_costs": "trace.costs",
     "parse_csv": "schedule",
     "partition": "partition",
     "predict": "prediction",

@@ -35,8 +35,8 @@ LIMITS = {
 @click.option("--max-communication", metavar="%", help="The same for exposed communication.")
 @click.option("--max-overhead", metavar="%", help="The same for overhead.")
 @click.option("--min-compute", metavar="%", help="Exit with 3 if kernels are at work for less.")
-@click.option("--write-costs", metavar="FILE", help="A costs file of the measured medians.")
-@click.option("--write-plan", metavar="FILE", help="A plan file of the measured order and medians.")
+@click.option("--write-costs", metavar="FILE", help="A costs file of the measured step.")
+@click.option("--write-plan", metavar="FILE", help="A plan file of the measured order and costs.")
 @click.option("--save", metavar="FILE", help="The measured step as a recording.")
 @shared.pictures
 @click.option("--jobs", type=click.IntRange(1, 1024), default=1, show_default=True,
@@ -162,19 +162,19 @@ def _pictures(
 
 def _costs(timeline: "Timeline", path: str) -> None:
     from unbubble.costs_file import dump_costs
-    from unbubble.trace.medians import measured_costs
+    from unbubble.trace.costs import observed_costs
 
-    dump_costs(path, measured_costs(timeline))
+    dump_costs(path, observed_costs([timeline]))
 
 
 def _plan(timeline: "Timeline", path: str) -> None:
     from unbubble.plan import Plan, dump_plan
     from unbubble.schedule.lowering import compute_only
     from unbubble.trace.advice import recognised
-    from unbubble.trace.medians import measured_costs
+    from unbubble.trace.costs import observed_costs
 
     order = compute_only(timeline.schedule)
-    dump_plan(path, Plan(schedule=order, costs=measured_costs(timeline), name=recognised(order)))
+    dump_plan(path, Plan(schedule=order, costs=observed_costs([timeline]), name=recognised(order)))
 
 
 def _save(timeline: "Timeline", path: str) -> None:

@@ -1,8 +1,8 @@
 """Advice: what a measured step would win by each change, from the simulator, best first.
 
 Removing a cause is the difference of two rungs of the attribution's ladder. Other schedules and
-more microbatches are simulated with the medians of the measured stages, against the measured
-order with the same medians.
+more microbatches are simulated with the costs of the measured step, against the measured order with
+the same costs.
 """
 
 from collections.abc import Iterator

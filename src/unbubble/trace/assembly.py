@@ -31,7 +31,6 @@ from unbubble.trace.pairing import (
 NS = 10**9
 FROM_RANKS = "stages, from the order of the ranks"
 _BACKWARDS = (Kind.B, Kind.I)
-TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from unbubble.plan import Plan
 from unbubble.prediction import predict
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline
-from unbubble.trace.medians import usual
+from unbubble.trace.costs import usual
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
 from unbubble.trace.comparison import against
-from unbubble.trace.medians import Usual, measured_costs, usual
+from unbubble.trace.costs import Usual, observed_costs, usual
 from unbubble.trace.observe import RECOMPUTE
 from unbubble.trace.reading import Trace
 
@@ -85,7 +85,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         return answer
     timeline, clocks = one.timeline, one.clocks
     family = recognised(timeline.schedule)
-    attribution, costs, times = attribute(timeline), measured_costs(timeline), usual(timeline)
+    attribution, costs, times = attribute(timeline), observed_costs([timeline]), usual(timeline)
     rows = classes(one, attribution)
     fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
                  for c in CLASSES}  # fmt: skip

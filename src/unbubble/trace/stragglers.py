@@ -22,7 +22,8 @@ from unbubble.errors import InputError
 from unbubble.simulate import Timeline
 from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
-from unbubble.trace.assembly import NS, TAIL, Pipeline
+from unbubble.trace.assembly import NS, Pipeline
+from unbubble.trace.costs import TAIL
 from unbubble.trace.observed import Seen
 
 
