@@ -10,17 +10,29 @@ US = 1000
 
 
 @pytest.fixture
-def seen(tmp_path):
-    """Writes events (category, name, start and end in µs) and reads the only step's actions."""
+def observed(tmp_path):
+    """Writes events (category, name, start and end in µs) and reads the only step."""
 
     def call(*events):
         writer = Writer(0, 2)
         for category, name, start, end in events:
             writer.event(category, name, start * US, end * US, 1)
         trace = load(str(writer.write(tmp_path, baseTimeNanoseconds=0)))
-        return observe(trace, trace.windows[0], 0).actions
+        return observe(trace, trace.windows[0], 0)
 
     return call
+
+
+@pytest.fixture
+def seen(observed):
+    """The only step's actions."""
+    return lambda *events: observed(*events).actions
+
+
+@pytest.fixture
+def told(observed):
+    """What cannot be told of the only step."""
+    return lambda *events: observed(*events).unknown
 
 
 STEP = ("user_annotation", "ProfilerStep#3", 0, 10_000)
@@ -62,8 +74,9 @@ def test_a_pause_long_after_the_last_operation_is_not_the_action_s(seen):
     assert second.start == 4_000 * US
 
 
-def test_a_thread_that_wakes_late_still_waits(seen):
-    """On a busy machine 7 ms between the arrival and the first operation were the action's."""
+def test_a_thread_that_wakes_late_still_waits(seen, told):
+    """On a busy machine 7 ms between the arrival and the first operation were the action's; that
+    they may be is said where they are a part of the step that counts."""
     events = [STEP]
     for number, asleep in enumerate((20, 3_000, 40)):
         begin = 100 + 4_000 * number
@@ -74,6 +87,9 @@ def test_a_thread_that_wakes_late_still_waits(seen):
         ]
     events[0] = (*STEP[:3], 20_000)
     usual, late, another = seen(*events)
+    (reason,) = told(*events)
+    assert reason.startswith("actions: for 0.00296 s their input was there and nothing ran yet")
+    assert told((*STEP[:3], 400_000), *events[1:]) == ()
     assert usual.start == 200 * US
     assert late.start == (4_200 + 3_000 - 40) * US
     assert another.start == 8_200 * US

@@ -41,6 +41,11 @@ def doubts(
         )
     if found:
         yield from _absent(timeline, found)
+        if not any(receive.arrived for *_, receive in found):
+            yield (
+                "transfers: nobody waited for the arrival of any, so their times are bounds from "
+                "above, and communication may be less"
+            )
     yield from _order(timeline, slack)
     yield from _hollow(timeline)
 

@@ -35,8 +35,9 @@ AFTERMATH_NS = 50_000
 
 @dataclass
 class HostStep:
-    """What a step's thread shows, sorted by time. `hollow` is the time, found with the actions, at
-    the ends of their ranges in which nothing ran."""
+    """What a step's thread shows, sorted by time. Found with the actions: `hollow` is the time at
+    the ends of their ranges in which nothing ran, `late` the time for which what they waited for
+    was there and nothing ran yet, beyond the usual."""
 
     window: Window
     named: Sequence[tuple[Interval, Named]]
@@ -45,6 +46,7 @@ class HostStep:
     collectives: Sequence[Mark]
     others: Sequence[Mark]
     hollow: int = 0
+    late: int = 0
 
     @classmethod
     def of(cls, trace: RankTrace, window: Window) -> "HostStep":
@@ -78,7 +80,7 @@ class HostStep:
         found: list[Seen] = []
         leads: dict[Kind, list[int]] = {}
         woken: list[tuple[int, int]] = []
-        self.hollow = 0
+        self.hollow = self.late = 0
         for (low, high), (action, tight) in ranges:
             inside = self.ops[bisect_left(starts, low) : bisect_left(starts, high)]
             body = [op for op in inside if not op.transfer]
@@ -105,6 +107,7 @@ class HostStep:
             # what it waited for was there, and the thread was not: a busy machine let it wait on
             usual = median_low(leads[found[i].action.kind])
             if first - found[i].start > 2 * usual + NOTICEABLE_NS:
+                self.late += first - usual - found[i].start
                 found[i] = found[i]._replace(start=first - usual)
         return found
 

@@ -14,6 +14,8 @@ from unbubble.trace.recover import recover
 
 HOLLOW = 0.02
 """The share of the step that may pass at the ends of ranges without anything running."""
+LATE = 0.01
+"""The share of the step for which a thread may go on late after a wait, and it is not told."""
 BACKWARDS = (Kind.B, Kind.I)
 RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
 
@@ -55,6 +57,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             unknown.append(
                 f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at the ends of their "
                 "ranges, and it is not in their compute"
+            )
+        if on_host.late > (window.end - window.begin) * LATE:
+            unknown.append(
+                f"actions: for {on_host.late / 1e9:.3g} s their input was there and nothing ran "
+                "yet, longer than usual; it counts as waiting and may be the rank's own work"
             )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
