@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.partition import even, fastest, partition, stage_costs
 from unbubble.schedule.placement import bidirectional, linear, looping, v_shape
 from unbubble.simulate import simulate
+from unbubble.steady import step_time
 
 
 def layers(loads, **settings):
@@ -116,6 +117,34 @@ def test_the_fastest_split_is_never_slower_than_the_two_it_starts_from(loads, m)
     _, makespan = fastest(rows, schedule)
     for split in (even(len(loads), 3), partition(rows, linear(3)).layers_per_stage):
         assert makespan <= simulate(schedule, stage_costs(rows, split)).makespan
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=3, max_size=7),
+    st.integers(2, 8),
+    st.integers(0, 4),
+)
+@settings(max_examples=30, deadline=None)
+def test_without_a_flush_the_fastest_split_has_the_fastest_steady_state(times, m, hop):
+    """It had the fastest fill and drain: 90 for a step that takes 69 with [3, 3, 3]."""
+    loads = tuple(StageCosts(forward=Duration(f), backward=Duration(b)) for f, b in times)
+    rows, schedule = Costs(stages=loads, edge=Edge(hop)), generate("pipedream", 3, m)
+
+    def step(split):
+        costs = stage_costs(rows, split)
+        return step_time(simulate(schedule, costs), costs)
+
+    split, makespan = fastest(rows, schedule)
+    assert step(split) == makespan
+    starts = (even(len(times), 3), partition(rows, linear(3)).layers_per_stage)
+    assert makespan <= min(map(step, starts))
+
+
+def test_the_fastest_steady_state_of_some_layers():
+    times = [(8, 6), (8, 8), (2, 1), (5, 7), (6, 7), (4, 5), (2, 5), (9, 4), (7, 1)]
+    loads = tuple(StageCosts(forward=Duration(f), backward=Duration(b)) for f, b in times)
+    rows = Costs(stages=loads, edge=Edge(1))
+    assert fastest(rows, generate("pipedream", 3, 2)) == ((3, 3, 3), 69)
 
 
 def test_stage_costs_add_up():

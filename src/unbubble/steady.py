@@ -24,10 +24,10 @@ def step_time(timeline: Timeline, costs: Costs) -> Fraction:
     """
     if timeline.schedule.flush:
         return Fraction(timeline.length)
-    longer = _longer(timeline.schedule)
-    return timeline.schedule.microbatches * period(
-        timeline if longer is None else simulate(longer, costs)
-    )
+    lasting = long_enough(timeline.schedule)
+    if lasting is not timeline.schedule:
+        return timeline.schedule.microbatches * period(simulate(lasting, costs))
+    return timeline.schedule.microbatches * period(timeline)
 
 
 def makespan(timeline: Timeline, costs: Costs) -> Fraction:
@@ -70,15 +70,16 @@ def period(timeline: Timeline) -> Fraction:
     return Fraction(done[-1] - done[0], len(done) - 1)
 
 
-def _longer(schedule: Schedule) -> Schedule | None:
-    """More of the same order, where there is little of it and it is a family's own; else None."""
+def long_enough(schedule: Schedule) -> Schedule:
+    """The schedule; without a flush more of the same order, where there is little of it and it is a
+    family's own."""
     enough = 9 * schedule.ranks + 30
     entry = families().get(schedule.name)
-    if entry is None or schedule.microbatches >= enough:
-        return None
+    if schedule.flush or entry is None or schedule.microbatches >= enough:
+        return schedule
     try:
         if entry.generate(schedule.ranks, schedule.microbatches) != schedule:
-            return None
+            return schedule
         return entry.generate(schedule.ranks, enough)
     except InputError:  # larger than schedules are made
-        return None
+        return schedule

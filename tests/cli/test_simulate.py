@@ -34,6 +34,7 @@ def test_the_keys_of_the_contract(unbubble):
         "utilization_first_order": pytest.approx(8 / 11),
         "peak_activations": [4, 3, 2, 1],
         "critical_path": answer["critical_path"],
+        "critical_path_of": "step",
         "stage_sensitivity": answer["stage_sensitivity"],
         "layers_per_stage": None,
         "unit": "",
@@ -310,6 +311,7 @@ def test_pipedreams_step_is_that_of_its_steady_state(unbubble):
     assert compared["rows"][1]["makespan"] == 24
     (row,) = unbubble("sweep --schedule pipedream -p 4 --most 2 --json").json["rows"]
     assert (row["step"], row["bubble_fraction"]) == (6, 0)
+    assert simulated["critical_path_of"] == "fill, steady state and drain"
     out = unbubble("simulate --schedule pipedream -p 4 -m 8").out
     assert "24    bubble   0.00 %  a step of the steady state; fill and drain, once, 9 more" in out
 

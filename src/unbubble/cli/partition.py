@@ -40,7 +40,8 @@ def command(
     """Split layers into stages so that the busiest rank is as little busy as can be, exactly.
 
     --objective makespan goes on from there to the split that a descent finds fastest under the
-    schedule. The naive equal split stands beside them.
+    schedule; without a flush that of the fastest steady state. The naive equal split stands beside
+    them.
     """
     from unbubble.families import family, generate
     from unbubble.partition import even, fastest, partition, rank_loads, stage_costs

@@ -92,8 +92,11 @@ def command(
         spread = fraction(jitter, "--jitter")
         answer["jitter"] = questions.jitter_figures(order, stages.costs, spread, draws, seed)
     if as_json:
+        from unbubble.report.rows import part_of_run
+
         path = critical_path(order, stages.costs)
         answer["critical_path"] = [str(action) for action in path.actions]
+        answer["critical_path_of"] = part_of_run(timeline)[0] or "step"
         answer["stage_sensitivity"] = path.stage_shares
         answer["layers_per_stage"] = list(stages.layers_per_stage) or None
         print_json(answer)

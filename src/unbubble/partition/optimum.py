@@ -12,6 +12,7 @@ from unbubble.partition.search import prove
 from unbubble.partition.split import Split, even, improve, stage_costs
 from unbubble.schedule import Placement, Schedule
 from unbubble.simulate import simulate
+from unbubble.steady import long_enough, period
 
 SLACK = Fraction(1, 100)
 SIMULATED_ACTIONS = 20_000_000
@@ -84,8 +85,9 @@ def rank_loads(
 
 def fastest(
     layers: Costs, schedule: Schedule, *, budget: int = SIMULATED_ACTIONS
-) -> tuple[Split, int]:
-    """The split with the smallest makespan that a descent finds, and that makespan in ticks.
+) -> tuple[Split, Fraction]:
+    """The split with the smallest makespan that a descent finds, and that makespan in ticks;
+    without a flush the split with the smallest period of the steady state, and m times that.
 
     It starts from the smallest bottleneck and from the even split, so it is never slower than
     either; it is not proven to be optimal. `budget` bounds the actions that are simulated.
@@ -93,14 +95,19 @@ def fastest(
     placement = schedule.placement
     balanced = partition(layers, placement, split_backward=schedule.splits_backward, budget=0)
     starts = (balanced.layers_per_stage, even(layers.num_stages, placement.num_stages))
-    left = max(budget // len(schedule), 100)
-    seen: dict[Split, int] = {}
+    lasting = long_enough(schedule)
+    left = max(budget // len(lasting), 100)
+    seen: dict[Split, Fraction] = {}
 
-    def score(split: Split) -> int:
+    def score(split: Split) -> Fraction:
         if split not in seen:
             if len(seen) == left:
                 raise _Spent
-            seen[split] = simulate(schedule, stage_costs(layers, split)).makespan
+            timeline = simulate(lasting, stage_costs(layers, split))
+            if schedule.flush:
+                seen[split] = Fraction(timeline.makespan)
+            else:
+                seen[split] = schedule.microbatches * period(timeline)
         return seen[split]
 
     with suppress(_Spent):

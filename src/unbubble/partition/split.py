@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from itertools import accumulate, cycle, pairwise
 from typing import TypeVar
@@ -11,7 +12,7 @@ from unbubble.errors import InputError
 
 Split = tuple[int, ...]
 """Layers of each stage, in the order of the stages."""
-Score = TypeVar("Score", int, tuple[int, ...])
+Score = TypeVar("Score", int, Fraction, tuple[int, ...])
 
 
 def even(layers: int, stages: int, *, remainder: str = "first") -> Split:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from unbubble.attribution import Attribution
 from unbubble.report.language import both, clean
+from unbubble.report.rows import part_of_run
 from unbubble.report.scale import Scale, percent, shown
 from unbubble.simulate import Timeline
 
@@ -41,9 +42,10 @@ def headline(page: Sequence[Shown]) -> str:
     timeline, text = last.timeline, last.scale.text
     whole = timeline.length
     tail = whole != timeline.makespan
+    en, zh = part_of_run(timeline)
     cards = [
         (
-            both("Step", "步骤时间"),
+            both(en.capitalize(), zh) if en else both("Step", "步骤时间"),
             text(timeline.makespan),
             both(
                 f"{last.en} makespan" + (f"; {text(whole)} with its tail" if tail else ""),

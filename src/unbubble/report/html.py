@@ -16,6 +16,7 @@ from unbubble.costs import Costs
 from unbubble.report.charts import class_bars, class_key, class_table, curves, kind_key
 from unbubble.report.figures import Shown, headline, names, numbers
 from unbubble.report.language import both, clean
+from unbubble.report.rows import part_of_run
 from unbubble.report.scale import percent, scale_for
 from unbubble.report.svg import svg
 from unbubble.report.viewer import viewer_data
@@ -78,14 +79,16 @@ def _heading(shown: Shown, name: str, comma: str) -> str:
 def _subtitle(timeline: Timeline) -> str:
     schedule = timeline.schedule
     ranks, stages, count = schedule.ranks, schedule.num_stages, schedule.microbatches
-    copies = schedule.placement.copies
+    copies, (shown, shown_zh) = schedule.placement.copies, part_of_run(timeline)
     return both(
         f"{schedule.name or 'custom'}: {ranks} ranks, {stages} stages"
         + (f" in {copies} copies" if copies > 1 else "")
-        + f", {count} microbatches",
+        + f", {count} microbatches"
+        + (f"; {shown}" if shown else ""),
         f"{schedule.name or 'custom'}：{ranks} 个 rank，{stages} 个阶段"
         + (f"（{copies} 份）" if copies > 1 else "")
-        + f"，{count} 个微批次",
+        + f"，{count} 个微批次"
+        + (f"；{shown_zh}" if shown else ""),
     )
 
 

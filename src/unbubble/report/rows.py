@@ -60,6 +60,14 @@ def _uncovered(tail: list[Block], compute: list[Block]) -> Iterator[Block]:
         free = max(free, block.end)
 
 
+def part_of_run(timeline: Timeline) -> tuple[str, str]:
+    """What of a training run without a flush a picture shows, in both languages; empty where it is
+    a step, which has a beginning and an end of its own."""
+    if timeline.schedule.flush:
+        return "", ""
+    return "fill, steady state and drain", "填充、稳态与排空"
+
+
 def kinds(timeline: Timeline) -> set[Kind]:
     """The kinds that occur on any rank; the parts of overlapped pairs count as themselves too."""
     seen = {code & (KIND_MASK | JOINED) for row in timeline.schedule.codes for code in row}

@@ -20,6 +20,7 @@ from unbubble.report.rows import (
     extent,
     has_tail,
     kinds,
+    part_of_run,
     shown_ranks,
     virtual_stages,
     window,
@@ -86,8 +87,11 @@ def _ticks(timeline: Timeline, length: float) -> Fraction:
 
 def _heading(timeline: Timeline, scale: Scale) -> str:
     kind = "measured" if timeline.measured else "simulated"
+    shown = ", ".join(
+        filter(None, (timeline.schedule.name or "custom", kind, part_of_run(timeline)[0]))
+    )
     return (
-        f"{timeline.schedule.name or 'custom'}, {kind}: makespan {scale.text(timeline.makespan)}, "
+        f"{shown}: makespan {scale.text(timeline.makespan)}, "
         f"bubble {float(timeline.bubble_fraction):.1%}"
     )
 

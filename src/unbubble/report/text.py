@@ -15,7 +15,7 @@ from typing import NamedTuple
 from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report.palette import WORDS
-from unbubble.report.rows import Block, blocks, has_tail, kinds, shown_ranks, window
+from unbubble.report.rows import Block, blocks, has_tail, kinds, part_of_run, shown_ranks, window
 from unbubble.simulate import Timeline
 
 MAX_CELLS = 20_000
@@ -251,8 +251,10 @@ def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
 def _summary(timeline: Timeline) -> list[str]:
     unit = f" {timeline.unit}" if timeline.unit else ""
     kind = "measured" if timeline.measured else "simulated"
+    words, _ = part_of_run(timeline)
     return [
         f"{timeline.schedule.name or 'custom'} ({kind})",
+        *([f"{words} of {timeline.schedule.microbatches} microbatches"] if words else []),
         f"makespan {timeline.in_unit(timeline.makespan):g}{unit}",
         f"span {timeline.in_unit(timeline.span):g}{unit}",
         f"bubble {float(timeline.bubble_fraction):.1%} of ranks × makespan",

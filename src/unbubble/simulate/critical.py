@@ -28,7 +28,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The steps of the longest chain, from the first start to the last end without a gap.
+    """The steps of the longest chain, from the first start to the last end without a gap; of a
+    pipeline without a flush its fill and its drain too, which belong to no step of it.
 
     Where several actions let one go on at the same moment, the rank's own comes first.
     `stage_shares[s]` is the part of the path that is F, B, I and W of the model's stage s: the
