@@ -31,7 +31,7 @@ from typing import NamedTuple
 from data import absent
 
 from unbubble import InputError
-from unbubble.action import Kind, pack, unpack
+from unbubble.action import JOINED, Kind, pack, unpack
 from unbubble.costs import Costs, Duration, StageCosts
 from unbubble.costs_file import dump_costs, load_costs
 from unbubble.families import generate
@@ -147,6 +147,8 @@ def replayed(step: Timeline) -> Timeline:
     durations, lags = [], []
     for codes, starts, ends in zip(schedule.codes, step.starts, step.ends, strict=True):
         row = array("q", map(int.__sub__, ends, starts))
+        for i, code in enumerate(codes):
+            row[i] *= not code & JOINED  # a pair's time stands at its second code
         row[0] = ends[0]  # ranks do not begin at the same moment
         for i, code in enumerate(codes[:-1]):
             # data that arrive before their send returns: its rest belongs to what follows it

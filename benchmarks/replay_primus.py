@@ -4,20 +4,24 @@
 
 Prints the measured total and the replay of every iteration from the exact durations of its actions,
 alone and with what inputs were seen to take on their way to an idle rank (the trace records no
-transfer; the first iteration sets up the connections); the median iteration from each rank's
-medians; and the iterations that straggle.
+transfer; the first iteration sets up the connections); the mean iteration from the costs of all but
+the first; and the iterations that are late, with the action that took longer than usual.
 """
 
 import json
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 from data import absent, shared
 
-from unbubble import InputError
-from unbubble.simulate.replay import replay, seen_lags, stragglers, usual_durations
+from unbubble import InputError, observed_costs, simulate
+from unbubble.simulate.replay import replay, seen_lags
 from unbubble.trace import read
+from unbubble.trace.costs import usual
+from unbubble.trace.stragglers import stragglers
+
+LATE = 0.05
 
 
 def main() -> None:
@@ -43,16 +47,16 @@ def main() -> None:
     alone, whole = zip(*errors, strict=True)
     print(f"worst: actions alone {max(alone):.2%}, after the first iteration {max(alone[1:]):.2%}; "
           f"with inputs {max(whole):.2%}")  # fmt: skip
-    predicted = replay(timelines[0], usual_durations(timelines)).makespan / 1e6
-    middle = median(totals)
-    print(f"from medians: {predicted:.1f} ms, median iteration {middle:.1f} ms, "
-          f"error {predicted / middle - 1:.2%}")  # fmt: skip
-    for straggler in stragglers(timelines):
-        print(
-            f"iteration {trace.steps[straggler.step]} straggles by {straggler.late / 1e6:.0f} ms: "
-            f"{straggler.action} on rank {straggler.rank} took {straggler.excess / 1e6:.0f} ms "
-            "longer than usual"
-        )
+    predicted = simulate(timelines[0].schedule, observed_costs(timelines[1:])).length / 1e6
+    mean = fmean(totals[1:])
+    print(f"from costs: {predicted:.1f} ms, mean iteration {mean:.1f} ms, "
+          f"error {predicted / mean - 1:.2%}")  # fmt: skip
+    middle, times = median(timeline.length for timeline in timelines), usual(timelines)
+    for step, timeline in zip(trace.steps, timelines, strict=True):
+        if (late := timeline.length - middle) > LATE * middle:
+            worst = stragglers(timeline, times)[0]
+            print(f"iteration {step} is {late / 1e6:.0f} ms late: {worst.action} on rank "
+                  f"{worst.rank} took {worst.excess / 1e6:.0f} ms longer than usual")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from unbubble.attribution import attribute
 from unbubble.errors import InputError
 from unbubble.trace import bytedance, read
 from unbubble.trace.assembly import assemble
-from unbubble.trace.stragglers import slowdowns
+from unbubble.trace.slowdowns import slowdowns
 
 FOLDER = "traces/bytedance_straggler"
 

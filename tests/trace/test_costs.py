@@ -32,7 +32,7 @@ def test_a_late_action_counts_since_the_step_is_a_sum():
     costs = observed_costs([step])
     assert (costs.stages[0].forward.total, costs.stages[0].backward.total) == (30, 30)
     assert simulate(step.schedule, costs).makespan == step.makespan == 180
-    [forward, backward] = usual(step)
+    [forward, backward] = usual([step])
     assert (forward.times, forward.least, forward.median, forward.most) == (3, 10, 10, 70)
     assert (backward.parts, backward.kind.name) == (Duration(20), "B")
 

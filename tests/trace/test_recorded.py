@@ -32,8 +32,17 @@ def test_a_gradient_arrives_when_the_backward_goes_on_not_its_weights(user):
     _, [half] = observe(["1RECV_B0", user, "1W0"], columns)
     start, end = 5 + 3 * MS, 15 + 3 * MS
     assert (half.called, half.posted, half.used) == (0, 5, start)
-    # a pair may have waited in its middle, so it tells only that the gradient was there at its end
-    assert (half.done, half.arrived) == ((end, False) if "OVERLAP" in user else (start, True))
+    # a pair may have waited in its middle: for certain the gradient was there only at its end
+    assert (half.done, half.arrived) == (end if "OVERLAP" in user else start, True)
+
+
+def test_a_pair_waited_for_the_input_that_was_posted_last():
+    # with both taken for late, every early activation was a transfer as long as the gradient's wait
+    columns = Columns(begin=0, waits=[0, 0, 3 * MS], times=[5, 5, 10], own=[0, 0, 10])
+    actions = ["1RECV_F1", "1RECV_B0", "(1F1;1B0)OVERLAP_F_B"]
+    _, [activation, gradient] = observe(actions, columns)
+    assert (activation.arrived, gradient.arrived) == (False, True)
+    assert activation.used == gradient.used == 10 + 3 * MS
 
 
 def test_an_action_that_did_not_wait_tells_when_its_input_was_there_at_the_latest():

@@ -61,7 +61,7 @@ def _order_differences(planned: list[Any], ran: list[Any], ranks: int) -> list[J
 def _stage_ratios(costs: Costs, timeline: Timeline) -> list[Json]:
     """Measured over planned time, by stage and kind."""
     found = []
-    for u in usual(timeline):
+    for u in usual([timeline]):
         if u.stage % timeline.schedule.num_stages >= costs.num_stages:
             continue
         stage = costs.stages[u.stage % timeline.schedule.num_stages]

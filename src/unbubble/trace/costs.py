@@ -84,11 +84,15 @@ class Usual(NamedTuple):
     parts: Duration
 
 
-def usual(timeline: Timeline) -> list[Usual]:
-    """Every kind of F, B, I, W and pair of every stage, by stage."""
-    rank_of = timeline.schedule.placement.rank_of
+def usual(steps: Sequence[Timeline]) -> list[Usual]:
+    """Every kind of F, B, I, W and pair of every stage, by stage; the steps have one placement."""
+    rank_of = steps[0].schedule.placement.rank_of
+    seen: Found = defaultdict(list)
+    for step in steps:
+        for key, rows in durations(step).items():
+            seen[key] += rows
     found = []
-    for (stage, kind), rows in sorted(durations(timeline).items()):
+    for (stage, kind), rows in sorted(seen.items()):
         if kind in TIME_OF:
             totals = sorted(row.total for row in rows)
             parts = Duration(*map(median_low, zip(*rows, strict=True)))

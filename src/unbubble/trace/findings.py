@@ -14,10 +14,10 @@ from unbubble.trace.comparison import against
 from unbubble.trace.costs import Usual, observed_costs, usual
 from unbubble.trace.observe import RECOMPUTE
 from unbubble.trace.reading import Trace
+from unbubble.trace.stragglers import stragglers
 
 MAX_WAITS = 1000
-STRAGGLER = 1.5
-"""An action this many times longer than the median of its kind and stage is a straggler."""
+MAX_STRAGGLERS = 20
 
 Json = dict[str, Any]
 
@@ -85,7 +85,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         return answer
     timeline, clocks = one.timeline, one.clocks
     family = recognised(timeline.schedule)
-    attribution, costs, times = attribute(timeline), observed_costs([timeline]), usual(timeline)
+    attribution, costs, times = attribute(timeline), observed_costs([timeline]), usual([timeline])
     rows = classes(one, attribution)
     fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
                  for c in CLASSES}  # fmt: skip
@@ -190,25 +190,15 @@ def _slowest_stage(timeline: Timeline, times: list[Usual]) -> int | None:
 
 
 def _stragglers(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> list[Json]:
-    median = {(u.stage, u.kind): u.median for u in times}
-    floor = timeline.length / 100
-    found = []
-    for rank in range(timeline.ranks):
-        for event in timeline.events(rank):
-            usually = median.get((event.action.stage, event.action.kind))
-            took = event.end - event.start
-            if usually is not None and took > STRAGGLER * usually and took - usually > floor:
-                found.append((took - usually, rank, event, usually))
-    found.sort(key=lambda row: -row[0])
     return [
         {
-            "rank": ranks[rank],
-            "action": str(event.action),
-            "start_s": timeline.in_unit(event.start),
-            "took_s": timeline.in_unit(event.end - event.start),
-            "median_s": timeline.in_unit(usually),
+            "rank": ranks[one.rank],
+            "action": str(one.action),
+            "start_s": timeline.in_unit(one.start),
+            "took_s": timeline.in_unit(one.took),
+            "median_s": timeline.in_unit(one.usually),
         }
-        for _, rank, event, usually in found[:20]
+        for one in stragglers(timeline, times)[:MAX_STRAGGLERS]
     ]
 
 

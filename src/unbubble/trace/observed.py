@@ -36,8 +36,9 @@ class HalfTransfer(NamedTuple):
     """One end of a transfer. `called`: the rank began to hand it over, `posted`: it had; `done`:
     it knew that it finished.
 
-    `arrived`: `done` is the moment of arrival, because something visibly waited for it; else it
-    had arrived at some earlier time. What used it began at `used` and counts it as there by then.
+    What used it began at `used` and counts it as there by then. `arrived`: the earlier of `done`
+    and `used` is the moment of arrival, because something visibly waited for it; else it had
+    arrived at some earlier time.
     """
 
     action: Action

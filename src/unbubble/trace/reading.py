@@ -24,8 +24,8 @@ from unbubble.trace.layout import pipelines as pipelines_of
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
+from unbubble.trace.slowdowns import Slowdowns, slowdowns
 from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
-from unbubble.trace.stragglers import Slowdowns, slowdowns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Trace:
 
     def slowdowns(self) -> Slowdowns | None:
         """What each stage, replica and operation adds, over all steps that have a timeline; None
-        where no step has one (see `unbubble.trace.stragglers`)."""
+        where no step has one (see `unbubble.trace.slowdowns`)."""
         every = [(step, self.pipelines_of(step)) for step in self.steps] if self.ranks else []
         whole = [one for one in every if all(p.timeline is not None for p in one[1])]
         return slowdowns(whole) if whole else None

@@ -37,11 +37,13 @@ class Recorded:
             for part in action.parts
             if (receive := receive_for(part)) is not None
         }
-        self._posts = [
+        posts = [
             (place, users.get(action, -1))
             for place, action in enumerate(self.actions)
             if action.kind in TRANSFER
         ]
+        last = {user: place for place, user in posts}
+        self._posts = [(place, user, last[user] == place) for place, user in posts]
 
     def seen(self, columns: Columns) -> list[Seen]:
         """Every action. Raises InputError where the columns contradict themselves."""
@@ -59,17 +61,19 @@ class Recorded:
     def halves(self, seen: Sequence[Seen], columns: Columns) -> list[HalfTransfer]:
         """The rank's ends of transfers.
 
-        An arrival shows where what uses it waited for it. Otherwise, and in an overlapped pair,
-        which may have waited in its middle, it was there at some time before that one's end.
+        An arrival shows where what uses it waited for it: of the two inputs of an overlapped pair,
+        for the one that was posted last. As a pair may have waited in its middle, and nothing tells
+        when an action of no wait asked for its input, it is certain only to have been there at
+        their ends.
         """
         found = []
-        for place, user in self._posts:
+        for place, user, last in self._posts:
             action, called, posted, *_ = seen[place]
             if user < 0:
                 found.append(HalfTransfer(action, called, posted, posted, False))
                 continue
             using, start, end, *_ = seen[user]
-            waited = columns.waits[user] > NOTICEABLE_NS and using.pair is None
-            done = start if waited else end
-            found.append(HalfTransfer(action, called, posted, done, waited, start))
+            waited = columns.waits[user] > NOTICEABLE_NS
+            done = start if waited and using.pair is None else end
+            found.append(HalfTransfer(action, called, posted, done, waited and last, start))
         return found
