@@ -37,31 +37,40 @@ def bubble_overhead(ranks: int, microbatches: int, virtual: int = 1) -> Fraction
     return Fraction(ranks - 1, virtual * microbatches)
 
 
-def microbatches_for(target: Fraction, ranks: int, virtual: int = 1) -> int:
+def microbatches_for(
+    target: Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
+) -> int:
     """The fewest microbatches whose bubble fraction is at most `target`.
 
     ⌈(p−1)(1−β)/(βv)⌉ in exact arithmetic (floats give 13 for p=4 and 20 %, where 12 is right).
+    `idle` is the bubble in microbatches of work, that is bubble time / (F + B): (p−1)/v unless it
+    is given.
     """
-    return max(1, ceil(_microbatches_at(target, ranks, virtual)))
+    return max(1, ceil(_microbatches_at(target, ranks, virtual, idle)))
 
 
-def most_microbatches(idle: Fraction, ranks: int, virtual: int = 1) -> int:
-    """The most microbatches whose bubble fraction is still at least `idle`; 0 if none has that.
+def most_microbatches(
+    fraction: Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
+) -> int:
+    """The most microbatches whose bubble fraction is still at least `fraction`; 0 if none has that.
 
     Turns a speed-up into a statement about a run: a schedule without bubbles that is 67/55 times as
     fast as 1F1B means that 1F1B idled 1 − 55/67 or more, so on 8 ranks m was at most 32.
     """
-    return floor(_microbatches_at(idle, ranks, virtual))
+    return floor(_microbatches_at(fraction, ranks, virtual, idle))
 
 
-def _microbatches_at(fraction: Fraction, ranks: int, virtual: int) -> Fraction:
+def _microbatches_at(
+    fraction: Fraction, ranks: int, virtual: int, idle: Fraction | None
+) -> Fraction:
     _counts(ranks=ranks, virtual_stages=virtual)
     if not 0 < fraction < 1:
         raise InputError(
             f"a bubble fraction of {float(fraction):g} cannot be met with a flush; it is above 0 "
             "and below 1, as in 5% or 0.05"
         )
-    return (ranks - 1) * (1 - fraction) / (fraction * virtual)
+    bubble = Fraction(ranks - 1, virtual) if idle is None else idle
+    return bubble * (1 - fraction) / fraction
 
 
 class Times(NamedTuple):
@@ -94,7 +103,8 @@ class Form(NamedTuple):
     `metric` is what the bubble is the idle part of: the makespan or the span. `assumes` says when
     it is exact, and `exact(p, m, times)` whether that is so beyond equal stages and no
     communication. Elsewhere it is an estimate; where `only` is set nothing is published for
-    elsewhere, and it is refused.
+    elsewhere, and it is refused. `least(p)` is the smallest m for which it holds; of the schedules
+    whose bubble fraction the sizes alone give, it is 1.
     """
 
     formula: str
@@ -104,6 +114,7 @@ class Form(NamedTuple):
     assumes: str = "equal stages, no communication"
     exact: Callable[[int, int, Times], bool] = lambda p, m, t: True
     only: bool = False
+    least: Callable[[int], int] = lambda p: 1
 
 
 _FLUSH = Form(
@@ -119,7 +130,7 @@ _ZB_V = Form(
     lambda p, v, t: Fraction(0),
     "equal stages, no communication, m ≥ 2p−1, F = I = W",
     lambda p, m, t: m >= 2 * p - 1 and t.forward == t.backward_input == t.backward_weight,
-    only=True,
+    only=True, least=lambda p: 2 * p - 1,
 )  # fmt: skip
 _DUALPIPE = Form(
     "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
@@ -133,6 +144,7 @@ _DUALPIPE = Form(
         and t.backward_weight <= t.forward == t.backward_input
         and t.overlapped == t.forward + t.backward
     ),
+    least=lambda p: 2 * p,
 )  # fmt: skip
 
 FORMS: dict[str, Form] = {
@@ -147,12 +159,14 @@ FORMS: dict[str, Form] = {
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight),
         "equal stages, no communication, m ≥ p, W ≤ F; where W ≤ I it is idle in the makespan too",
         lambda p, m, t: m >= p and t.backward_weight <= t.forward,
+        least=lambda p: p,
     ),
     "zb-h2": Form(
         "(p−1)(F+I−2W)", "span", ZERO_BUBBLE,
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - 2 * t.backward_weight),
         "equal stages, no communication, m ≥ 2p−1, W ≤ F or I ≤ F",
         lambda p, m, t: m >= 2 * p - 1 and min(t.backward_weight, t.backward_input) <= t.forward,
+        least=lambda p: 2 * p - 1,
     ),
     "zb-v": _ZB_V,
     "zbv-zero-bubble": _ZB_V,
@@ -164,10 +178,15 @@ FORMS: dict[str, Form] = {
         lambda p, v, t: (p - 2) * t.backward,
         "equal stages, no communication, p even, m = p, B = F or B = 2F",
         lambda p, m, t: m == p and p % 2 == 0 and t.backward in (t.forward, 2 * t.forward),
-        only=True,
+        only=True, least=lambda p: p,
     ),
 }  # fmt: skip
 """By the name of the schedule."""
+
+BY_SIZES = frozenset(
+    name for name, form in FORMS.items() if form.idle in (_FLUSH.idle, _INTERLEAVED.idle)
+)
+"""Schedules whose bubble fraction is (p−1)/(vm+p−1) whatever the times."""
 
 
 def bubble_time(
@@ -279,45 +298,80 @@ def utilization_first_order(
 
 class Rule(NamedTuple):
     """Which numbers of microbatches a framework takes: in words, and `least`, the smallest legal
-    one from m on, of m, p and v."""
+    one from m on, of m, p, v, the name of the schedule ("" for 1F1B, interleaved where v > 1) and
+    the microbatch group of an interleaved one (0: as many as there are ranks)."""
 
     words: str
-    least: Callable[[int, int, int], int]
+    least: Callable[[int, int, int, str, int], int]
 
 
-def _multiple(m: int, p: int, v: int) -> int:
-    """Interleaved schedules take multiples of p, others any m."""
-    return m if v == 1 else -(-m // p) * p
+def _grouped(m: int, p: int, v: int, schedule: str, group: int) -> int:
+    """Megatron's: p ≤ group ≤ m, and the last group is whole or holds p at least."""
+    if v == 1 or schedule not in ("", "interleaved-1f1b"):
+        return m
+    size = max(p, group)
+    rest = max(m, size) % size
+    return max(m, size) if rest == 0 or rest >= p else m - rest + p
 
 
-def _pytorch(m: int, p: int, v: int) -> int:
+def _pytorch(m: int, p: int, v: int, schedule: str, group: int) -> int:
+    schedule = schedule or ("1f1b" if v == 1 else "interleaved-1f1b")
+    if schedule not in ("interleaved-1f1b", "interleaved-zb"):
+        return max(m, {"1f1b": p, "dualpipe-v": p * v}.get(schedule, 1))
     rounds, rest = divmod(m, p)
-    if v == 1:
-        return max(m, p)
     if rounds == 0:
         return m
     # from the start of a round of p on every multiple of the rounds, up to the next round
     return rounds * p + min(-(-rest // rounds) * rounds, p if rest else 0)
 
 
+def _nanotron(m: int, p: int, v: int, schedule: str, group: int) -> int:
+    return m if schedule == "gpipe" else max(m, p - 1)
+
+
 RULES: dict[str, Rule] = {
-    "any": Rule("interleaved: m a multiple of the group size, p", _multiple),
+    "any": Rule("interleaved: m a multiple of the group size, p", _grouped),
     "megatron": Rule(
-        "Megatron-LM: any m; interleaved: a multiple of the group size, p by default", _multiple
+        "Megatron-LM: any m; interleaved: m mod the group size (p by default) is 0 or at least p",
+        _grouped,
     ),
-    "pytorch": Rule("PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋)", _pytorch),
-    "nanotron": Rule("nanotron: m ≥ p−1", lambda m, p, v: max(m, p - 1)),
-    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v: m),
-    "maxtext": Rule("MaxText: m a multiple of p for circular pipelines", _multiple),
+    "pytorch": Rule(
+        "PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋); DualPipe-V: m ≥ 2p; "
+        "others any m",
+        _pytorch,
+    ),
+    "nanotron": Rule("nanotron: 1F1B m ≥ p−1", _nanotron),
+    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v, schedule, group: m),
+    "maxtext": Rule(
+        "MaxText: m a multiple of p for circular pipelines",
+        lambda m, p, v, schedule, group: m if v == 1 else -(-m // p) * p,
+    ),
 }
 """By framework; "any" is the rule that is legal in all of them that interleave."""
 
+CALLED = {
+    "torch": "pytorch", "torchtitan": "pytorch", "automodel": "pytorch",
+    "megatron-lm": "megatron", "megatron-core": "megatron", "megatron-bridge": "megatron",
+    "nemo": "megatron", "verl": "megatron", "ms-swift": "megatron", "gpt-neox": "deepspeed",
+}  # fmt: skip
+"""Frameworks that run on another's pipeline."""
 
-def next_legal(microbatches: int, ranks: int, virtual: int = 1, framework: str = "any") -> int:
-    """The smallest legal number of microbatches that is at least the given one."""
+
+def next_legal(
+    microbatches: int,
+    ranks: int,
+    virtual: int = 1,
+    framework: str = "any",
+    *,
+    schedule: str = "",
+    group: int = 0,
+) -> int:
+    """The smallest legal number of microbatches that is at least the given one, under a schedule
+    (1F1B, or interleaved where v > 1) with a microbatch group (p where it is 0)."""
+    framework = CALLED.get(framework, framework)
     if framework not in RULES:
         raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
-    return RULES[framework].least(max(1, microbatches), ranks, virtual)
+    return RULES[framework].least(max(1, microbatches), ranks, virtual, schedule, group)
 
 
 def _counts(**counts: int) -> None:

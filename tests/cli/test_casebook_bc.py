@@ -7,7 +7,7 @@ import pytest
 
 from unbubble.errors import InputError
 from unbubble.families import generate
-from unbubble.formulas import deepspeed_steps, interleaved_warmup
+from unbubble.formulas import deepspeed_steps
 
 
 def percent(fraction):
@@ -20,7 +20,94 @@ def test_why_the_interleaved_warmup_is_what_it_is(unbubble):
     leading = [next(i for i, a in enumerate(row) if "B" in a) for row in order]
     # the steady state begins with one more forward
     assert [n - 1 for n in leading] == [10, 8, 6, 4]
-    assert [interleaved_warmup(4, 2, rank) for rank in range(4)] == [10, 8, 6, 4]
+    answer = unbubble("bubble -p 4 -m 8 -v 2 --json").json
+    assert answer["warmup_forwards"] == [10, 8, 6, 4]
+    assert "warm-up         10,8,6,4 forwards" in unbubble("bubble -p 4 -m 8 -v 2").out
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ahead"),
+    [
+        ("-p 4 -m 8", [3, 2, 1, 0]),
+        ("-p 4 -m 2", [2, 2, 1, 0]),
+        ("-p 4 -m 4 -v 2", [8, 8, 6, 4]),
+        ("-p 8 -m 16 -v 4", [38, 36, 34, 32, 30, 28, 26, 24]),
+        ("-p 4 -m 12 --schedule interleaved:group=6", [12, 10, 8, 6]),
+        ("-p 4 -m 10 --schedule interleaved", [11, 9, 7, 5]),
+        ("-p 4 -m 8 --schedule interleaved:rule=megatron", [10, 8, 6, 4]),
+        ("-p 4 -m 8 --schedule gpipe", None),
+    ],
+)
+def test_how_many_forwards_run_ahead(unbubble, sizes, ahead):
+    """By hand: p−1−r, or 2(p−r−1) + (v−1) × the microbatch group, and never more than there are."""
+    assert unbubble(f"bubble {sizes} --json").json["warmup_forwards"] == ahead
+
+
+@pytest.mark.parametrize(
+    ("line", "legal"),
+    [
+        # pytorch#144702: 1F1B needs m ≥ p, GPipe does not
+        ("-p 8 -m 4 --framework torch", 8), ("-p 8 -m 4 --framework torch --schedule gpipe", 4),
+        ("-p 8 -m 12 --framework torchtitan --schedule looped-bfs", 12),
+        ("-p 4 -m 3 --framework pytorch --schedule interleaved", 3),
+        ("-p 4 -m 8 --framework pytorch --schedule dualpipe-v", 8),
+        ("-p 4 -m 2 --framework pytorch --schedule naive", None),
+        # Megatron: m modulo the group is 0 or at least p
+        ("-p 4 -m 6 -v 2 --framework megatron", 8),
+        ("-p 4 -m 6 --framework megatron-lm --schedule interleaved:group=6", 6),
+        ("-p 4 -m 10 --framework megatron --schedule interleaved:group=6", 10),
+        ("-p 4 -m 2 --framework nemo", 2), ("-p 6 -m 3 -v 2 --framework nemo", 6),
+        ("-p 4 -m 12 -v 3 --framework verl", 12),
+        # nanotron#347, of its 1F1B alone
+        ("-p 8 -m 1 --framework nanotron", 7),
+        ("-p 8 -m 1 --framework nanotron --schedule gpipe", 1),
+        ("-p 4 -m 6 --framework deepspeed", 6), ("-p 4 -m 6 -v 2 --framework maxtext", 8),
+    ],
+)  # fmt: skip
+def test_the_same_numbers_in_different_frameworks(unbubble, line, legal):
+    """PyTorch's GPipe was said not to take m < p, and Megatron's group was not looked at."""
+    if legal is None:
+        assert unbubble(f"bubble {line}").status == 2
+        return
+    answer = unbubble(f"bubble {line} --json").json
+    assert answer["microbatches_legal"] == legal
+    assert answer["legal"] is (answer["microbatches"] == legal)
+
+
+@pytest.mark.parametrize(
+    ("line", "m", "legal"),
+    [
+        # idle (p−1)(F+I−W) of m(F+I+W): 3/(3m+3), 27/(29m+27)
+        ("-p 4 --target 10% --schedule zb-h1", 9, 9),
+        ("-p 4 --target 5% --schedule zb-h1 --forward 10 --backward-input 9 --backward-weight 10",
+         18, 18),
+        # published from m = 2p−1 on
+        ("-p 4 --target 5% --schedule zb-h2", 7, 7), ("-p 4 --target 5% --schedule zb-v", 7, 7),
+        # (PP/2−1)(F&B+B−3W) = 6 of 3m, m even and at least 2p
+        ("-p 8 --target 9% --schedule dualpipe", 21, 22),
+        ("-p 4 --target 50% --schedule dualpipe", 8, 8),
+        ("-p 4 --target 25% --schedule chimera", 4, 4),
+        ("-p 4 --target 5% -v 3 --schedule interleaved:group=6", 19, 22),
+        ("-p 4 --target 10% --schedule interleaved -v 2", 14, 16),
+    ],
+)  # fmt: skip
+def test_microbatches_for_a_schedules_own_bubble(unbubble, line, m, legal):
+    """Whatever the schedule, those of 1F1B were given, and its fraction stood beside them."""
+    answer = unbubble(f"bubble {line} --json").json
+    assert answer["microbatches_for_target"] == m
+    assert answer["microbatches_for_target_legal"] == answer["microbatches"] == legal
+    assert answer["bubble_fraction"] == answer["schedule_bubble_fraction"]
+
+
+@pytest.mark.parametrize("line", ["zb-h1 -p 4 -m 8", "dualpipe -p 8 -m 20", "zb-v -p 4 -m 9",
+                                  "chimera -p 4 -m 4", "gpipe -p 4 -m 6"])  # fmt: skip
+def test_the_fraction_is_that_of_the_schedule_asked_for(unbubble, line):
+    closed = unbubble(f"bubble --schedule {line} --json").json
+    simulated = unbubble(f"simulate --schedule {line} --json").json
+    span = closed["metric"] == "span"
+    key = "bubble_fraction_span" if span else "bubble_fraction"
+    assert closed["bubble_fraction"] == pytest.approx(simulated[key], abs=1e-12)
+    assert closed["utilization"] == pytest.approx(1 - simulated[key])
 
 
 def test_interleaving_over_two_ranks_works(unbubble):
@@ -41,6 +128,9 @@ def test_how_much_was_idle_behind_a_measured_speedup(unbubble):
     assert percent(answer["idle_at_least"]) == 17.9
     assert answer["microbatches_at_most"] == 32
     assert "idle ≥ 17.91 %, so m ≤ 32" in unbubble("bubble -p 8 --speedup 67/55").out
+    # had it been ZB-H1, idle for 7 of 3m + 7
+    line = "bubble -p 8 --speedup 67/55 --schedule zb-h1 --json"
+    assert unbubble(line).json["microbatches_at_most"] == 10
 
 
 def test_where_zbv_puts_its_stages(unbubble):

@@ -10,6 +10,8 @@ from unbubble.cli import options as shared
 from unbubble.cli.output import number, percent, print_json
 from unbubble.errors import InputError
 from unbubble.formulas import (
+    BY_SIZES,
+    CALLED,
     FORMS,
     RULES,
     Times,
@@ -17,6 +19,7 @@ from unbubble.formulas import (
     bubble_overhead,
     bubble_time,
     fraction_of_time,
+    interleaved_warmup,
     microbatches_for,
     most_microbatches,
     next_legal,
@@ -25,6 +28,7 @@ from unbubble.formulas import (
 if TYPE_CHECKING:
     from unbubble.families import Family
 
+_MOST_LISTED = 1 << 14
 _EXACT = "; `unbubble simulate` gives the exact value"
 
 
@@ -51,35 +55,39 @@ def command(
     """The bubble of GPipe and 1F1B (v = 1) or interleaved 1F1B (v > 1) by closed form.
 
     Equal stages and no communication are assumed; `unbubble simulate` assumes nothing. With
-    --target, the fewest microbatches that keep within it; -m may then be left out. With --speedup,
-    how much must have been idle, and the most microbatches that idle so much.
+    --schedule, the bubble of that one. With --target, the fewest microbatches that keep within it;
+    -m may then be left out. With --speedup, how much must have been idle, and the most microbatches
+    that idle so much.
     """
     p = shared.count(ranks, "p", "ranks")
     entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
+    name = "1f1b" if v == 1 else "interleaved-1f1b"
     if entry is not None:
         v = entry.stages_a_rank(virtual)
+        name = entry.name.partition(":")[0]
     rules = (framework or "any").lower()
-    wanted = (
-        None if target is None else microbatches_for(quantity.fraction(target, "--target"), p, v)
-    )
-    legal = None if wanted is None else next_legal(wanted, p, v, rules)
+    given = shared.given_times(options)
+    times = _times(name, given)
+    wanted = None if target is None else _wanted(target, name, p, v, times)
+    legal = None if wanted is None else _least_legal(wanted, p, v, rules, entry)
     idle = None if speedup is None else _idle(speedup)
-    most = None if idle is None else most_microbatches(idle, p, v)
+    most = None if idle is None else _most(idle, name, p, v, times)
     m = microbatches if microbatches is not None else legal if legal is not None else most
-    if m == 0 and microbatches is None:
-        raise InputError(
-            f"--speedup: {speedup} means that {percent(idle or Fraction(0))} was idle, and with "
-            f"one microbatch no more than {percent(bubble_fraction(p, 1, v))} is"
-        )
     if legal is None or microbatches is not None:
         m = shared.count(m, "m", "microbatches", 8)
     assert m is not None
     if entry is not None:
         entry.check_rule(p, m, v)
-    fraction, overhead = bubble_fraction(p, m, v), bubble_overhead(p, m, v)
-    least = next_legal(m, p, v, rules)
-    given = shared.given_times(options)
+    least = _least_legal(m, p, v, rules, entry)
+    fraction, overhead, exact = bubble_fraction(p, m, v), bubble_overhead(p, m, v), v == 1 or m >= p
+    timed = _timed(name, p, m, v, times) if entry is not None or given.times else {}
+    if name not in BY_SIZES:
+        fraction, overhead = timed["schedule_bubble_fraction"], timed["schedule_bubble_overhead"]
+        exact = timed["schedule_exact"]
+    rule = RULES[CALLED.get(rules, rules)].words
+    if framework is None and entry is not None and (entry.preset or name != "interleaved-1f1b"):
+        rule = f"{entry.name}: {entry.needs}"
     answer: dict[str, Any] = {
         "ranks": p,
         "microbatches": m,
@@ -89,43 +97,44 @@ def command(
         "utilization": 1 - fraction,
         "microbatches_for_target": wanted,
         "microbatches_for_target_legal": legal,
-        "legal_rule": None if legal is None and framework is None else RULES[rules].words,
-        "exact": v == 1 or m >= p,
+        "legal_rule": None if legal is None and framework is None else rule,
+        "exact": exact,
+        "warmup_forwards": _warmup(name, p, m, v, entry),
         "unit": given.unit,
+        **timed,
     }
     if framework is not None:
-        answer["microbatches_legal"] = least
+        answer |= {"microbatches_legal": least, "legal": m == least}
     if speedup is not None:
         answer |= {"idle_at_least": idle, "microbatches_at_most": most}
-    if entry is not None or given.times:
-        name = "1f1b" if v == 1 else "interleaved-1f1b"
-        if entry is not None:
-            name = entry.name.partition(":")[0]
-        answer |= _timed(name, p, m, v, given)
     if as_json:
         print_json(answer)
         return
-    vm, divisor, both = (
-        ("m", "m", "GPipe and 1F1B") if v == 1 else ("vm", "(vm)", "interleaved 1F1B")
-    )
+    of_total, of_work = f"idle / {FORMS[name].metric}", "idle / work"
+    if name in BY_SIZES:
+        vm, divisor = ("m", "m") if v == 1 else ("vm", "(vm)")
+        of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
+        of_work = f"idle / total work = (p−1)/{divisor} = {overhead}"
+        name = "GPipe and 1F1B" if v == 1 else "interleaved 1F1B"
     click.echo(
-        f"{both}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
-        f"bubble fraction {percent(fraction):>9}  idle / (ranks × makespan) = (p−1)/({vm}+p−1) = "
-        f"{fraction}\n"
-        f"bubble overhead {percent(overhead):>9}  idle / total work = (p−1)/{divisor} = "
-        f"{overhead}\n"
+        f"{name}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
+        f"bubble fraction {percent(fraction):>9}  {of_total}\n"
+        f"bubble overhead {percent(overhead):>9}  {of_work}\n"
         f"utilization     {percent(1 - fraction):>9}"
     )
-    if not answer["exact"]:
+    if v > 1 and (warmup := answer["warmup_forwards"]):
+        ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
+        click.echo(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
+    if not exact and name not in FORMS:
         click.echo(f"m < p, so it idles more than that{_EXACT}")
     if framework is not None and microbatches is not None:
         verdict = "legal" if m == least else f"not legal, the next is {least}"
-        click.echo(f"m = {m}          {verdict} ({RULES[rules].words})")
+        click.echo(f"m = {m}          {verdict} ({rule})")
     if wanted is not None and legal is not None:
         click.echo(
             f"within {target}      m ≥ {wanted}"
             + (f", the next legal is {legal}" if legal != wanted else "")
-            + f" ({RULES[rules].words})"
+            + f" ({rule})"
         )
     if idle is not None:
         click.echo(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
@@ -141,6 +150,62 @@ def command(
             click.echo(f"Here that is not so, so it is no more than an estimate{_EXACT}")
 
 
+def _wanted(target: str, name: str, p: int, v: int, times: Times) -> int:
+    """The fewest microbatches for which a schedule's closed form holds and is within the target."""
+    form = FORMS[name]
+    beta = quantity.fraction(target, "--target")
+    wanted = max(microbatches_for(beta, p, v, _length(name, p, v, times)), form.least(p))
+    if form.only and not form.exact(p, wanted, times):
+        raise InputError(
+            f"--target: {name} would need m = {wanted} for {target}, and its closed form is for "
+            f"{form.assumes}; `unbubble simulate` takes any"
+        )
+    return wanted
+
+
+def _most(idle: Fraction, name: str, p: int, v: int, times: Times) -> int:
+    """The most microbatches with which a schedule is idle so long."""
+    length = _length(name, p, v, times)
+    most = most_microbatches(idle, p, v, length)
+    if not most:
+        raise InputError(
+            f"--speedup means that {percent(idle)} was idle, and with one microbatch no more than "
+            f"{percent(length / (1 + length))} is"
+        )
+    return most
+
+
+def _length(name: str, p: int, v: int, times: Times) -> Fraction:
+    """The bubble in microbatches of work."""
+    if name in BY_SIZES:
+        return Fraction(p - 1, v)
+    idle = bubble_time(name, p, times, v, FORMS[name].least(p))
+    return fraction_of_time(idle, 1, times)[1]
+
+
+def _least_legal(m: int, p: int, v: int, rules: str, entry: "Family | None") -> int:
+    """The smallest number of microbatches from m on that framework and schedule allow."""
+    if entry is None:
+        return next_legal(m, p, v, rules)
+    name, group = entry.name.partition(":")[0], int(dict(entry.preset).get("group", 0))
+    while True:
+        framework = next_legal(m, p, v, rules, schedule=name, group=group)
+        if (m := entry.next_legal(p, framework, v)) == framework:
+            return m
+
+
+def _warmup(name: str, p: int, m: int, v: int, entry: "Family | None") -> list[int] | None:
+    """Forwards of a stage that each rank runs before it alternates; None for other schedules."""
+    if name not in ("1f1b", "interleaved-1f1b") or p > _MOST_LISTED:
+        return None
+    if v == 1:
+        return [min(p - 1 - rank, m) for rank in range(p)]
+    chosen = dict(entry.preset) if entry is not None else {}
+    by_rounds = entry is not None and chosen.get("rule") != "megatron"
+    group = int(chosen.get("group", m // max(1, m // p) if by_rounds else p))
+    return [min(interleaved_warmup(p, v, rank, group), v * m) for rank in range(p)]
+
+
 def _idle(speedup: str) -> Fraction:
     """The idle fraction of what a schedule without bubbles is `speedup` times as fast as."""
     above, _, below = speedup.partition("/")
@@ -151,8 +216,8 @@ def _idle(speedup: str) -> Fraction:
     return 1 - divisor / ratio
 
 
-def _timed(name: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, Any]:
-    """The bubble time of a schedule for the given times of a whole rank."""
+def _times(name: str, given: shared.Given) -> Times:
+    """The given times of a whole rank, as a closed form takes them."""
     for key, value in given.times.items():
         if isinstance(value, list) or (key == "p2p" and value):
             raise InputError(
@@ -160,13 +225,6 @@ def _timed(name: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, 
                 "communication; `unbubble simulate` takes the rest"
             )
     known = {key: value for key, value in given.times.items() if isinstance(value, Fraction)}
-    times = Times(
-        known.get("forward", Fraction(1)),
-        known.get("backward_input", Fraction(1)),
-        known.get("backward_weight", Fraction(1)),
-        known.get("backward"),
-        known.get("overlapped"),
-    )
     form = FORMS[name]
     if (
         "backward" in known
@@ -177,6 +235,18 @@ def _timed(name: str, p: int, m: int, v: int, given: shared.Given) -> dict[str, 
             f"the bubble of {name}, {form.formula}, needs the parts of the backward; give "
             "--backward-input and --backward-weight"
         )
+    return Times(
+        known.get("forward", Fraction(1)),
+        known.get("backward_input", Fraction(1)),
+        known.get("backward_weight", Fraction(1)),
+        known.get("backward"),
+        known.get("overlapped"),
+    )
+
+
+def _timed(name: str, p: int, m: int, v: int, times: Times) -> dict[str, Any]:
+    """The bubble time of a schedule for the given times of a whole rank."""
+    form = FORMS[name]
     idle = bubble_time(name, p, times, v, m)
     fraction, overhead = fraction_of_time(idle, m, times)
     return {

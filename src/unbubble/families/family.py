@@ -140,6 +140,15 @@ class Family:
             near = self._nearest(ranks, microbatches, virtual, options)
             raise InputError(f"{self.name} with p = {ranks}, m = {microbatches}: {rule}{near}")
 
+    def next_legal(self, ranks: int, microbatches: int, virtual: int) -> int:
+        """The smallest m that the family's own rule allows, from the given one on."""
+        options = dict(self.preset)
+        for m in range(microbatches, microbatches + _REACH):
+            if not self.broken_rule(ranks, m, virtual, **options):
+                return m
+        self.check_rule(ranks, microbatches, virtual)
+        return microbatches
+
     def _check_known(self, options: dict[str, Option]) -> None:
         unknown = sorted(set(options) - set(self.options))
         if unknown:
