@@ -7,7 +7,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json
 from unbubble.cli.progress import progress
-from unbubble.errors import InputError, RunError
+from unbubble.errors import RunError
 
 
 @click.command("run")
@@ -49,33 +49,25 @@ def command(
     """
     from unbubble.files import expect_writable
     from unbubble.plan import load_plan
-    from unbubble.prediction import lowered, predict
+    from unbubble.prediction import predict
     from unbubble.report import write
     from unbubble.runtime.launch import is_main
     from unbubble.runtime.outcome import Outcome
-    from unbubble.runtime.replica import left_out
-    from unbubble.runtime.run import Setup, run
+    from unbubble.runtime.replica import left_out, setup, target_of
+    from unbubble.runtime.run import run
     from unbubble.trace.recording import dump_recording
 
     expect_writable(recording, svg, chrome, html)
     plan = load_plan(plan_path)
-    target = model or plan.model
-    if not target:
-        raise InputError(f"{plan_path}: the plan names no model; give --model MODULE:FUNCTION")
-    if not plan.layers_per_stage:
-        raise InputError(
-            f"{plan_path}: the plan does not say how many layers each stage has, which a run "
-            "needs: layers_per_stage, as `unbubble partition -o` writes it"
-        )
+    target = target_of(plan, model, plan_path)
     missing = left_out(plan)
     if is_main():
         for sentence in missing:
             click.echo(f"unbubble: {sentence}", err=True)
-    order = lowered(plan.schedule)
-    predicted = predict(order, plan.costs)
+    predicted = predict(plan.schedule, plan.costs)
     with progress("run") as tell:
         [measured] = run(
-            [Setup(order, plan.layers_per_stage, [kind == "full" for kind in plan.recompute])],
+            [setup(plan)],
             target,
             steps=steps,
             warmup=warmup,
@@ -106,6 +98,7 @@ def command(
     if as_json:
         print_json(outcome.document() | {"left_out": missing})
     else:
+        order = plan.schedule
         head = f"{order.name or 'custom'}, {order.ranks} ranks, {order.microbatches} microbatches"
         click.echo("\n".join([f"{head}, {target}", *outcome.lines()]))
     if (gradients := measured.gradients) and not gradients.equal:

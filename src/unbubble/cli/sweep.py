@@ -1,6 +1,6 @@
 """unbubble sweep: more microbatches, until they stop to pay."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -8,19 +8,33 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, print_table
-from unbubble.errors import InputError
+from unbubble.cli.output import print_json
+from unbubble.cli.progress import progress
+from unbubble.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from unbubble.cli.swept import Swept
     from unbubble.sweep import Row
+    from unbubble.sweep.variant import Variant
+
+MOST, MOST_RUN = 1024, 256
+RUN_ONLY = ("model", "steps", "warmup", "timeout")
 
 
 @click.command("sweep")
-@click.option("--schedule", default="1f1b", show_default=True, metavar="NAME")
+@click.option("--schedule", metavar="NAME", help="The family [default: the plan's, else 1f1b].")
 @click.option("-p", "--ranks", type=int, help="Pipeline ranks.")
 @click.option("-v", "--virtual-stages", "virtual", metavar="N,N,…", help="Stages a rank holds.")
-@click.option("--most", type=int, default=1024, show_default=True, help="The largest m to try.")
+@click.option("--most", type=int, help=f"The largest m [default: {MOST}, with --run {MOST_RUN}].")
 @click.option("--pays", default="2%", show_default=True, help="The gain that a doubling must give.")
+@click.option("--memory", metavar="SIZE", help="What a rank can hold, as in 40GiB; ends the sweep.")
+@click.option("--plan", "plan_path", metavar="FILE", help="A plan: its family, costs and layers.")
+@click.option("--run", "for_real", is_flag=True, help="Run every m of the plan for real.")
+@click.option("--model", metavar="MODULE:FUNCTION", help="With --run [default: the plan's].")
+@click.option("--steps", type=click.IntRange(1, 100000), help="With --run: steps [default: 5].")
+@click.option("--warmup", type=click.IntRange(0, 100000), help="Steps before them [default: 2].")
+@click.option("--timeout", type=click.FloatRange(1),
+              help="Seconds one rank may wait for another [default: 120].")  # fmt: skip
 @click.option("--throughput", metavar="M:X,…", help="Measured, as in 8:8077,16:7987.")
 @click.option("--seconds", metavar="M:T,…", help="Measured times of the same work instead.")
 @click.option("--control", metavar="M:X,…", help="Throughput of the same sweep on a single rank.")
@@ -28,11 +42,14 @@ if TYPE_CHECKING:
 @shared.costs
 @shared.json
 def command(
-    schedule: str,
+    schedule: str | None,
     ranks: int | None,
     virtual: str | None,
-    most: int,
+    most: int | None,
     pays: str,
+    memory: str | None,
+    plan_path: str | None,
+    for_real: bool,
     throughput: str | None,
     seconds: str | None,
     control: str | None,
@@ -41,90 +58,198 @@ def command(
 ) -> None:
     """Double m from 2 until it stops to pay, for every v, as predicted by simulation.
 
-    With measured throughputs, say whether they follow the bubble.
+    With --plan and --run each m is also run on processes of this machine, two neighbours in one
+    launch, beside its prediction; an interrupt keeps the rows that are finished. With measured
+    throughputs, say whether they follow the bubble.
     """
-    from unbubble.families import family
-    from unbubble.sweep import doublings, sweep, verdict
+    from unbubble.cli.swept import Swept
 
-    p = shared.count(ranks, "p", "ranks")
+    most = most if most is not None else MOST_RUN if for_real else MOST
     if most < 2:
         raise InputError(f"--most is {most}; the first m is 2, so it is at least that")
-    gain = quantity.fraction(pays, "--pays")
-    costs = shared.CostOptions(options)
-    entry = family(schedule)
+    given = next((key for key in RUN_ONLY if options[key] is not None), None)
+    if given is not None and not for_real:
+        raise InputError(f"--{given} is for steps that are run; it goes with --run")
+    gain = _gain(pays)
+    room = None if memory is None else quantity.size(memory, "--memory")
     observed = _observed(throughput, seconds, control)
-    chosen: Sequence[int | None] = [None] if virtual is None else shared.counts(virtual, "-v")
-    if observed is not None and len(chosen) > 1:
-        raise InputError("measurements are of one -v; give only that one")
-    swept = []
+    chosen = _virtuals(virtual)
+    if observed is not None and (len(chosen) > 1 or for_real):
+        raise InputError(
+            "--run measures by itself; leave the measurements out"
+            if for_real
+            else "measurements are of one -v; give only that one"
+        )
+    swept = Swept(pays=gain, memory_bytes=room, measured=observed is not None or for_real)
+    if plan_path is None:
+        if for_real:
+            raise InputError(
+                "--run is of a plan: give --plan FILE, as `unbubble partition -o` writes it"
+            )
+        _typed(swept, schedule, ranks, chosen, most, observed, shared.CostOptions(options))
+    else:
+        costs = shared.CostOptions(options)
+        if ranks is not None or costs.given.times or costs.path is not None:
+            raise InputError("--plan has ranks and costs of its own; give none beside it")
+        _planned(swept, plan_path, schedule, chosen, most, observed, for_real, options, as_json)
+    _show(swept, as_json)
+
+
+def _typed(
+    swept: "Swept",
+    schedule: str | None,
+    ranks: int | None,
+    chosen: Sequence[int | None],
+    most: int,
+    observed: Mapping[int, Fraction] | None,
+    costs: shared.CostOptions,
+) -> None:
+    """Sweep a family at times that were typed, or of a costs file."""
+    from unbubble.families import family
+    from unbubble.sweep import doublings, sweep
+
+    p = shared.count(ranks, "p", "ranks")
+    entry = family(schedule or "1f1b")
+    swept.about(entry.name, p)
     for v in chosen:
         counts = doublings(entry, p, v, most) if observed is None else sorted(observed)
-        rows = sweep(entry, p, v, counts, costs.costs_of, observed=observed, pays=gain)
-        swept.append((rows, verdict(rows, gain)))
-    best, words = max(swept, key=lambda pair: max(row.throughput for row in pair[0]))
-    answer: dict[str, Any] = {
-        "schedule": entry.name,
-        "ranks": p,
-        "rows": [row for rows, _ in swept for row in _rows(rows)],
-        "verdict": words.text,
-        "best_virtual_stages": best[0].virtual,
-        "stops_at": words.stops_at,
-        "limited_by": words.limited_by or None,
-        "unit": best[0].timeline.unit,
-    }
-    if as_json:
-        print_json(answer)
-        return
-    unit = f" {answer['unit']}".rstrip()
-    print_table(
-        [
-            {
-                "v": str(row["virtual_stages"]),
-                "m": str(row["microbatches"]),
-                f"step{unit}": number(row["step"]),
-                "bubble": percent(row["bubble_fraction"]),
-                f"microbatches /{unit or ' unit'}": number(row["throughput"]),
-                "gain": _times(row["gain"]),
-            }
-            | ({} if observed is None else {"observed gain": _times(row["observed_gain"])})
-            for row in answer["rows"]
-        ]
-    )
-    for rows, found in swept:
-        click.echo(f"v = {rows[0].virtual}: {found.text}")
-
-
-def _rows(rows: "Sequence[Row]") -> list[dict[str, Any]]:
-    """The rows of one v; gains are over the row before."""
-    answer = []
-    for before, row in zip([None, *rows[:-1]], rows, strict=True):
-        gains = (None, None) if before is None else _gains(before, row)
-        step = Fraction(row.microbatches) / row.throughput
-        answer.append(
-            {
-                "virtual_stages": row.virtual,
-                "microbatches": row.microbatches,
-                "step": step,
-                "bubble_fraction": row.bubble_fraction,
-                "throughput": row.throughput,
-                "gain": gains[0],
-                "observed": row.observed,
-                "observed_gain": gains[1],
-            }
+        orders = (entry.fitted(p, m, v, costs_of=costs.costs_of) for m in counts)
+        swept.take(
+            sweep(
+                orders,
+                costs.costs_of,
+                observed=observed,
+                pays=swept.pays,
+                memory_bytes=swept.memory_bytes,
+            )
         )
-    return answer
 
 
-def _gains(before: "Row", row: "Row") -> tuple[Fraction, Fraction | None]:
-    """How many times the throughput of the row before, as predicted and as observed."""
-    predicted = row.throughput / before.throughput
-    if row.observed is None or before.observed is None:
-        return predicted, None
-    return predicted, row.observed / before.observed
+def _planned(
+    swept: "Swept",
+    path: str,
+    schedule: str | None,
+    chosen: Sequence[int | None],
+    most: int,
+    observed: Mapping[int, Fraction] | None,
+    for_real: bool,
+    options: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    """Sweep the family of a plan at its costs, by simulation or for real."""
+    from unbubble.plan import load_plan
+    from unbubble.prediction import predict
+    from unbubble.sweep import doublings, sweep
+    from unbubble.sweep.variant import variant
+
+    plan = load_plan(path)
+    variants = []
+    for v in chosen:
+        try:
+            variants.append(variant(plan, schedule, v))
+        except InputError as error:
+            if len(chosen) == 1:
+                raise
+            swept.skipped.append({"virtual_stages": v, "reason": str(error)})
+    if not variants:
+        raise InputError(f"no -v can be swept: {swept.skipped[0]['reason']}")
+    p = plan.schedule.ranks
+    swept.about(variants[0].family.name, p)
+    counts = {
+        each.virtual: doublings(each.family, p, each.virtual, most)
+        if observed is None
+        else sorted(observed)
+        for each in variants
+    }
+    if for_real:
+        _run(swept, path, variants, counts, options, as_json)
+        return
+    for each in variants:
+        swept.take(
+            sweep(
+                map(each.schedule, counts[each.virtual]),
+                lambda order, costs=each.costs: costs,  # type: ignore[misc]
+                observed=observed,
+                pays=swept.pays,
+                simulated=predict,
+                memory_bytes=swept.memory_bytes,
+            ),
+            each.layers_per_stage,
+        )
 
 
-def _times(gain: Fraction | None) -> str:
-    return "-" if gain is None else f"× {float(gain):.3f}"
+def _run(
+    swept: "Swept",
+    path: str,
+    variants: "Sequence[Variant]",
+    counts: Mapping[int, Sequence[int]],
+    options: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    """Every row for real; what ends a sweep early leaves the rows that are finished."""
+    from unbubble.runtime.doubling import Steps, sweep_run
+    from unbubble.runtime.launch import inside_torchrun
+    from unbubble.runtime.replica import left_out, target_of
+
+    if inside_torchrun():
+        raise InputError("a sweep starts its own processes; call it without torchrun")
+    plan = variants[0].plan
+    target = target_of(plan, options["model"], path)
+    first = [each.with_microbatches(counts[each.virtual][0]) for each in variants]
+    swept.left_out = list(dict.fromkeys(s for each in first for s in left_out(each)))
+    for sentence in swept.left_out:
+        click.echo(f"unbubble: {sentence}", err=True)
+    given = {
+        "steps": options["steps"], "warmup": options["warmup"], "timeout_s": options["timeout"],
+    }  # fmt: skip
+    how = Steps(target=target, **{key: value for key, value in given.items() if value is not None})
+
+    def rows(each: "Variant", tell: Any) -> "Iterator[Row]":
+        return sweep_run(
+            map(each.with_microbatches, counts[each.virtual]),
+            how,
+            pays=swept.pays,
+            memory_bytes=swept.memory_bytes,
+            on_progress=lambda line: tell(f"v = {each.virtual}, {line}"),
+        )
+
+    try:
+        with progress("sweep") as tell:
+            for each in variants:
+                swept.take(rows(each, tell), each.layers_per_stage)
+    except (KeyboardInterrupt, RunError) as error:
+        swept.ended = str(error) or "interrupted"
+        if swept.rows:
+            _show(swept, as_json)
+        raise
+
+
+def _show(swept: "Swept", as_json: bool) -> None:
+    if as_json:
+        print_json(swept.document())
+    else:
+        swept.print()
+
+
+def _gain(pays: str) -> Fraction:
+    gain = quantity.fraction(pays, "--pays")
+    if gain < 0:
+        raise InputError(f"--pays is {pays}: a doubling that loses does not pay; it is at least 0%")
+    if gain >= 1:
+        raise InputError(
+            f"--pays is {pays}: twice the microbatches give at most twice the throughput, so it "
+            "is below 100%, as in 2%"
+        )
+    return gain
+
+
+def _virtuals(text: str | None) -> list[int | None]:
+    if text is None:
+        return [None]
+    found: list[int | None] = list(shared.counts(text, "-v"))
+    if twice := next((v for i, v in enumerate(found) if v in found[:i]), None):
+        raise InputError(f"-v: {twice} is given twice")
+    return found
 
 
 def _observed(
@@ -153,11 +278,16 @@ def _observed(
 
 def _series(text: str, option: str) -> dict[int, Fraction]:
     """Values above 0 by m, as in 8:8077,16:7987."""
-    found = {}
+    found: dict[int, Fraction] = {}
     for part in text.split(","):
         m, colon, value = part.partition(":")
         if not colon or not m.strip().isdecimal() or len(m) > 9 or int(m) < 1:
             raise InputError(f"{option}: {part[:40]!r} is not M:X, as in 8:8077")
+        if int(m) in found:
+            raise InputError(
+                f"{option}: m = {int(m)} is given twice, the second time as {part[:40]!r}; give "
+                "one value for each"
+            )
         found[int(m)] = quantity.number(value, option)
         if found[int(m)] <= 0:
             raise InputError(f"{option}: {part[:40]!r} must be above 0")

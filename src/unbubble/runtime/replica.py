@@ -4,16 +4,41 @@ honoured   schedule, layers_per_stage; recompute "full" where the backward is no
 left out   dp > 1, sharding, a target other than PyTorch, costs that are in no seconds: a run
            says so, and what it measures is still a step of the predicted kind
 refused    tp, cp, ep, etp > 1, zero3 over several replicas, recompute "selective" or with a
-           split backward: the measured step would be of something else than the predicted one
+           split backward: the measured step would be of something else than the predicted one;
+           and what PyTorch's runtime has not: copies of stages, no flush
 """
 
 from collections.abc import Sequence
 
 from unbubble.errors import InputError
 from unbubble.plan import PARALLEL, Plan
+from unbubble.prediction import lowered
+from unbubble.runtime.run import Setup
 
 TARGETS = ("", "pytorch", "torch")
 """The targets, in small letters, whose runtime is the one that runs the plan."""
+
+
+def target_of(plan: Plan, model: str | None, path: str) -> str:
+    """The model that is run: the one given, else the plan's; `path` names the plan in messages.
+
+    Raises InputError where there is none, or nothing says how its layers go to the stages.
+    """
+    target = model or plan.model
+    if not target:
+        raise InputError(f"{path}: the plan names no model; give --model MODULE:FUNCTION")
+    if not plan.layers_per_stage:
+        raise InputError(
+            f"{path}: the plan does not say how many layers each stage has, which a run needs: "
+            "layers_per_stage, as `unbubble partition -o` writes it"
+        )
+    return target
+
+
+def setup(plan: Plan) -> Setup:
+    """What is run of a plan that `left_out` does not refuse."""
+    recompute = [kind == "full" for kind in plan.recompute]
+    return Setup(lowered(plan.schedule), plan.layers_per_stage, recompute)
 
 
 def left_out(plan: Plan) -> list[str]:
@@ -30,6 +55,13 @@ def left_out(plan: Plan) -> list[str]:
                 f"are those of one device ({key} 1), or run this one in its framework and read "
                 "that trace with `unbubble trace --plan`"
             )
+    schedule = plan.schedule
+    if not schedule.flush or schedule.placement.copies > 1:
+        what = "never flushes" if not schedule.flush else "keeps copies of every stage"
+        raise InputError(
+            f"{schedule.name or 'the schedule'} {what}, which PyTorch's runtime cannot run; "
+            "`unbubble simulate --plan` predicts it"
+        )
     found = []
     dp = plan.batch.dp
     if dp > 1:
