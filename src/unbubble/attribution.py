@@ -31,6 +31,7 @@ from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
 from unbubble.simulate.timeline import Timeline
 from unbubble.simulate.times import MAX_TOTAL_TICKS
+from unbubble.steady import middle
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
 _WORK = (*_COMPUTE, Kind.OVERLAP_F_B)
@@ -227,13 +228,7 @@ class _Window:
         self.inside = [slice(0, len(codes)) for codes in schedule.codes]
         if schedule.flush:
             return
-        ranks = schedule.ranks
-        first, last = max(ranks, schedule.microbatches // 4), schedule.microbatches - 1 - ranks
-        if last <= first:
-            raise InputError(
-                f"{schedule.microbatches} microbatches on {ranks} ranks never reach a steady "
-                f"state; a pipeline without a flush needs at least {2 * ranks + 2}"
-            )
+        first, last = middle(schedule.ranks, schedule.microbatches)
         self.microbatches = last - first
         for rank, codes in enumerate(schedule.codes):
             done = {code >> MICROBATCH_SHIFT: i for i, code in enumerate(codes) if _ends(code)}

@@ -51,23 +51,33 @@ def period(timeline: Timeline) -> Fraction:
     pattern is found, because times vary, the mean counts.
     """
     schedule = timeline.schedule
-    home, ranks = schedule.placement.rank_of[0], schedule.ranks
+    home = schedule.placement.rank_of[0]
     done = [
         end
         for code, end in zip(schedule.codes[home], timeline.ends[home], strict=True)
         if code & KIND_MASK in (Kind.B, Kind.W) and not code >> STAGE_SHIFT & STAGE_MASK
     ]
-    done = done[max(ranks, len(done) // 3) : len(done) - ranks]
-    if len(done) < 2:
-        raise InputError(
-            f"{schedule.microbatches} microbatches on {ranks} ranks never reach a steady state; a "
-            f"pipeline without a flush needs at least {2 * ranks + 2}"
-        )
+    first, last = middle(schedule.ranks, len(done))
+    done = done[first : last + 1]
     for k in range(1, len(done) // 2):
         gaps = {later - end for end, later in zip(done, done[k:], strict=False)}
         if len(gaps) == 1:
             return Fraction(gaps.pop(), k)
     return Fraction(done[-1] - done[0], len(done) - 1)
+
+
+def middle(ranks: int, microbatches: int) -> tuple[int, int]:
+    """The first and the last microbatch of the steady state, away from the fill and the drain.
+
+    Raises InputError where the pipeline never reaches it.
+    """
+    first, last = max(ranks, microbatches // 3), microbatches - 1 - ranks
+    if last <= first:
+        raise InputError(
+            f"{microbatches} microbatches on {ranks} ranks never reach a steady state; a pipeline "
+            f"without a flush needs at least {2 * ranks + 2}"
+        )
+    return first, last
 
 
 def long_enough(schedule: Schedule) -> Schedule:
