@@ -4,7 +4,7 @@ import pytest
 from tests.trace.cuda_traces import Writer
 
 from unbubble.trace.kineto import load
-from unbubble.trace.observe import observe
+from unbubble.trace.profiled import observe
 
 US = 1000
 

@@ -34,7 +34,7 @@ class Ready:
     @property
     def begun_s(self) -> float:
         """When its first rank began, in Unix time."""
-        return min(one.run.epoch_ns + one.window.begin for one in self.written) / 1e9
+        return min(one.run.epoch_ns + one.header.begin for one in self.written) / 1e9
 
     def pipeline(self) -> Pipeline:
         """Raises InputError where a record contradicts itself."""
@@ -94,7 +94,7 @@ class Follower:
             return
 
     def _take(self, written: Written) -> None:
-        run, step = written.run, written.window.step
+        run, step = written.run, written.header.step
         if run.run < self.run:
             return
         if run.run > self.run:

@@ -25,8 +25,8 @@ from unbubble.action import STAGE_MASK, STAGE_SHIFT
 from unbubble.errors import InputError
 from unbubble.schedule.deadlock import SENDS, Blocked, blocked_actions
 from unbubble.schedule.order import Schedule, actions_of
+from unbubble.schedule.post import posts_of
 from unbubble.schedule.rules import Fault, faults_of, faults_of_placement
-from unbubble.schedule.transfer import transfers_of
 
 if TYPE_CHECKING:
     from array import array
@@ -62,10 +62,10 @@ def check(schedule: Schedule, send: str = "blocking") -> Report:
     misplaced = _first(faults_of_placement(schedule.codes, rank_of))
     if misplaced:  # everything else depends on where the stages are
         return Report(faults=misplaced, deadlock=(), send=send)
-    transfers = transfers_of(schedule)
+    posts = posts_of(schedule)
     return Report(
-        faults=_first(faults_of(schedule, transfers)),
-        deadlock=tuple(blocked_actions(schedule, transfers, send)),
+        faults=_first(faults_of(schedule, posts)),
+        deadlock=tuple(blocked_actions(schedule, posts, send)),
         send=send,
     )
 

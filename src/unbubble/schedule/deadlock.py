@@ -25,8 +25,8 @@ from unbubble.action import (
     unpack,
 )
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.post import Post
 from unbubble.schedule.rules import positions
-from unbubble.schedule.transfer import Transfer
 
 SENDS = ("blocking", "buffered", "batched")
 
@@ -42,18 +42,16 @@ class Blocked(NamedTuple):
     waits_for: str
 
 
-def blocked_actions(
-    schedule: Schedule, transfers: list[list[Transfer]], send: str
-) -> Iterator[Blocked]:
-    """The action at which each stuck rank waits, none if all come to their end; `transfers` are
-    the schedule's (see `transfers_of`), `send` one of SENDS."""
-    if any(transfers):
-        return _blocked_transfers(transfers, send)
+def blocked_actions(schedule: Schedule, posts: list[list[Post]], send: str) -> Iterator[Blocked]:
+    """The action at which each stuck rank waits, none if all come to their end; `posts` are the
+    schedule's (see `posts_of`), `send` one of SENDS."""
+    if any(posts):
+        return _blocked_posts(posts, send)
     return _blocked_compute(schedule)
 
 
-def _group_ends(row: list[Transfer], batched: bool) -> list[int]:
-    """For every transfer of a rank the end of the group that is posted at once with it."""
+def _group_ends(row: list[Post], batched: bool) -> list[int]:
+    """For every post of a rank the end of the group that is posted at once with it."""
     ends = list(range(1, len(row) + 1))
     if batched:
         for i in range(len(row) - 2, -1, -1):
@@ -63,8 +61,8 @@ def _group_ends(row: list[Transfer], batched: bool) -> list[int]:
     return ends
 
 
-def _sides(rows: list[list[Transfer]]) -> tuple[list[list[tuple[int, int]]], int]:
-    """Every transfer as the side of a channel that it posts, and the how-manieth of that side it
+def _sides(rows: list[list[Post]]) -> tuple[list[list[tuple[int, int]]], int]:
+    """Every post as the side of a channel that it is on, and the how-manieth of that side it
     is; a channel is a pair of ranks in one direction, its sides are 2k (send) and 2k + 1."""
     channels: dict[tuple[int, int], int] = {}
     posted: Counter[int] = Counter()
@@ -80,7 +78,7 @@ def _sides(rows: list[list[Transfer]]) -> tuple[list[list[tuple[int, int]]], int
     return sides, 2 * len(channels)
 
 
-def _blocked_transfers(rows: list[list[Transfer]], send: str) -> Iterator[Blocked]:
+def _blocked_posts(rows: list[list[Post]], send: str) -> Iterator[Blocked]:
     """Each rank posts a group, and the next when all of the group have met their other ends."""
     sides, count = _sides(rows)
     group_ends = [_group_ends(row, send == "batched") for row in rows]
@@ -113,10 +111,9 @@ def _blocked_transfers(rows: list[list[Transfer]], send: str) -> Iterator[Blocke
         at[rank] = i
     for rank, row in enumerate(rows):
         if at[rank] < len(row):
-            transfer = row[stuck[rank]]
-            other = transfer.message if transfer.is_send else _send_of(transfer.message)
-            names = str(unpack(transfer.code)), str(unpack(other))
-            yield Blocked(rank, transfer.position, *names)
+            post = row[stuck[rank]]
+            other = post.message if post.is_send else _send_of(post.message)
+            yield Blocked(rank, post.position, str(unpack(post.code)), str(unpack(other)))
 
 
 def _send_of(receive: int) -> int:

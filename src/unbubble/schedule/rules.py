@@ -29,7 +29,7 @@ from unbubble.action import (
     unpack,
 )
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.transfer import Transfer
+from unbubble.schedule.post import Post
 
 if TYPE_CHECKING:
     from array import array
@@ -72,9 +72,9 @@ def faults_of_placement(
             yield Fault(rank, position, str(unpack(code)), why)
 
 
-def faults_of(schedule: Schedule, transfers: list[list[Transfer]]) -> Iterator[Fault]:
-    """Every fault of a schedule whose stages are where they should be, in no order; `transfers`
-    are its own (see `transfers_of`)."""
+def faults_of(schedule: Schedule, posts: list[list[Post]]) -> Iterator[Fault]:
+    """Every fault of a schedule whose stages are where they should be, in no order; `posts`
+    are its own (see `posts_of`)."""
     wheres = []
     for rank, row in enumerate(schedule.codes):
         where, again = _first_positions(row, schedule.flush)
@@ -89,7 +89,7 @@ def faults_of(schedule: Schedule, transfers: list[list[Transfer]]) -> Iterator[F
     for rank, where in enumerate(wheres):
         yield from _order_faults(rank, where, schedule, expected, comms)
         yield from _missing(rank, where, schedule, expected)
-    yield from _message_faults(transfers)
+    yield from _message_faults(posts)
     if not kinds <= COMPUTE | TRANSFER:
         yield from _whole_stage_faults(schedule, kinds, expected)
 
@@ -264,11 +264,11 @@ def _missing(
                 yield Fault(rank, min(users, default=end), str(unpack(base + kind)), "missing")
 
 
-def _message_faults(transfers: list[list[Transfer]]) -> Iterator[Fault]:
+def _message_faults(posts: list[list[Post]]) -> Iterator[Fault]:
     """Pairs of ranks that receive in another order than is sent; the first such of each pair."""
     sent: dict[tuple[int, int], list[int]] = {}
     received: dict[tuple[int, int], dict[int, int]] = {}
-    for rank, row in enumerate(transfers):
+    for rank, row in enumerate(posts):
         for position, code, message, peer in row:
             if code != message:
                 sent.setdefault((rank, peer), []).append(message)

@@ -16,7 +16,7 @@ from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.placement import infer
 from unbubble.schedule.rules import positions
 from unbubble.simulate import Timeline
-from unbubble.trace.clocks import Clocks, Order, align
+from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
@@ -259,13 +259,13 @@ def _halves(
     return halves
 
 
-def transfer_orders(found: Iterable[Pair]) -> Iterator[Order]:
+def transfer_orders(found: Iterable[Pair]) -> Iterator[Before]:
     """What transfers say of clocks: a send begins before its receive is done."""
     for source, send, destination, receive in found:
         yield source, send.called, destination, receive.done
 
 
-def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list[Order]:
+def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list[Before]:
     """An action starts after the one that makes its input ended."""
     ends: dict[Action, tuple[int, int]] = {}
     starts = []

@@ -8,7 +8,7 @@ the middle is taken (the lower half of a fastest round trip, as in NTP).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Order = tuple[int, int, int, int]
+Before = tuple[int, int, int, int]
 """(rank, its time, other rank, its time): the first happened before the second."""
 
 
@@ -23,7 +23,7 @@ class Clocks:
     """By how much (ns) the bounds contradict each other at the worst; 0: they do not."""
 
 
-def align(ranks: int, orders: Iterable[Order], *, same_clock: bool = False) -> Clocks:
+def align(ranks: int, orders: Iterable[Before], *, same_clock: bool = False) -> Clocks:
     """Offsets that respect every order. On one machine (`same_clock`) they stay 0 if they can."""
     tightest: dict[tuple[int, int], int] = {}
     for before, sent, after, received in orders:

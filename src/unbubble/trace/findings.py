@@ -12,7 +12,7 @@ from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
 from unbubble.trace.comparison import against
 from unbubble.trace.costs import Usual, observed_costs, usual
-from unbubble.trace.observe import RECOMPUTE
+from unbubble.trace.profiled import RECOMPUTE
 from unbubble.trace.reading import Trace
 from unbubble.trace.stragglers import stragglers
 

@@ -6,8 +6,8 @@ from typing import Any
 from unbubble.errors import InputError
 from unbubble.trace.events import Event, EventFile
 from unbubble.trace.names import COLLECTIVE, P2P, kernel_kind
-from unbubble.trace.observe import observe
 from unbubble.trace.observed import RankSteps
+from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import Mark, RankTrace
 from unbubble.trace.sources import rank_in_name
 

@@ -64,7 +64,7 @@ class Step(msgspec.Struct, kw_only=True, tag="step", tag_field="is"):
     optimizer: tuple[int, int] | None = None
 
 
-class Window(msgspec.Struct, tag="step", tag_field="is"):
+class Header(msgspec.Struct, tag="step", tag_field="is"):
     """What is read of a step before it is looked at."""
 
     step: int
@@ -73,7 +73,7 @@ class Window(msgspec.Struct, tag="step", tag_field="is"):
     finish: int
 
 
-_decode_any = msgspec.json.Decoder(Run | Order | Window).decode
+_decode_any = msgspec.json.Decoder(Run | Order | Header).decode
 _decode_step = msgspec.json.Decoder(Step).decode
 
 
@@ -101,14 +101,14 @@ class Written:
     run: Run
     order: Recorded
     body: bytes
-    window: Window
+    header: Header
 
     def observed(self) -> Observed:
         """Raises InputError where the record contradicts itself."""
         try:
             return _observed(self, _decode_step(self.body))
         except (msgspec.DecodeError, ValueError, InputError) as error:
-            raise InputError(f"{self.source}: step {self.window.step}: {error}") from None
+            raise InputError(f"{self.source}: step {self.header.step}: {error}") from None
 
 
 class Segment:
@@ -140,7 +140,7 @@ class Segment:
                     self._orders[record.order] = Recorded(map(parse, record.actions))
             except (msgspec.DecodeError, InputError) as error:
                 raise InputError(f"{self.source}: not a record of unbubble: {error}") from None
-            if isinstance(record, Window) and self.run and record.order in self._orders:
+            if isinstance(record, Header) and self.run and record.order in self._orders:
                 order = self._orders[record.order]
                 found.append(Written(self.source, self.run, order, body or b"", record))
             elif not isinstance(record, Run | Order):
@@ -170,8 +170,8 @@ def read(source: str) -> list[RankSteps]:
     run = segment.run
     if run is None:
         return []
-    once = list({one.window.step: one for one in written}.values())
-    windows = [(one.window.step, one.window.finish - one.window.begin) for one in once]
+    once = list({one.header.step: one for one in written}.values())
+    windows = [(one.header.step, one.header.finish - one.header.begin) for one in once]
     return [
         RankSteps(
             rank=run.rank,

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from unbubble.errors import InputError
 from unbubble.trace.names import COMPUTE, kernel_kind
-from unbubble.trace.observe import observe
 from unbubble.trace.observed import RankSteps
+from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import Mark, RankTrace
 
 PUSH_POP, START_END = 59, 60

@@ -1,4 +1,4 @@
-"""Transfer: one end of a tensor's way between two ranks, a send or a receive of the order."""
+"""Post: one end of a tensor's way between two ranks, a send or a receive of the order."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from unbubble.schedule.order import Schedule
 _STAGE = 1 << STAGE_SHIFT
 
 
-class Transfer(NamedTuple):
+class Post(NamedTuple):
     """A send or receive at its position in a rank's order; `message` is the code of the receive,
     the same for both ends, and `peer` the rank of the other end."""
 
@@ -31,12 +31,12 @@ class Transfer(NamedTuple):
         return self.code != self.message
 
 
-def transfers_of(schedule: Schedule) -> list[list[Transfer]]:
+def posts_of(schedule: Schedule) -> list[list[Post]]:
     """Every rank's sends and receives in order, but for those that lead to no other rank."""
     next_rank, previous_rank = schedule.placement.next_rank, schedule.placement.previous_rank
     rows = []
     for row in schedule.codes:
-        transfers = []
+        posts = []
         position = 0
         for code in row:
             kind = code & KIND_MASK
@@ -50,7 +50,7 @@ def transfers_of(schedule: Schedule) -> list[list[Transfer]]:
                         message += _STAGE + RECV_F - SEND_F
                     elif kind == SEND_B:
                         message += RECV_B - SEND_B - _STAGE
-                    transfers.append(Transfer(position, code, message, peer))
+                    posts.append(Post(position, code, message, peer))
             position += not code & JOINED
-        rows.append(transfers)
+        rows.append(posts)
     return rows

@@ -1,4 +1,5 @@
-"""Observe: one step of a rank's recording, from the host alone or from its device's kernels."""
+"""Profiled: one step of what a profiler recorded of a rank, as an observation: from the host alone
+or from its device's kernels."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
