@@ -33,6 +33,8 @@ def test_the_keys_of_the_contract(unbubble):
         "imbalance_factor": 1,
         "utilization_first_order": pytest.approx(8 / 11),
         "peak_activations": [4, 3, 2, 1],
+        "weight_bytes": None,
+        "peak_bytes": None,
         "critical_path": answer["critical_path"],
         "critical_path_of": "step",
         "stage_sensitivity": answer["stage_sensitivity"],

@@ -56,6 +56,8 @@ def command(
     if as_json:
         print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
         return
+    from unbubble.report.charts import amount
+
     unit = best["unit"]
     print_table(
         [
@@ -67,6 +69,11 @@ def command(
                 f"span {unit}".rstrip(): number(row["span"]),
                 "bubble by span": percent(row["bubble_fraction_span"]),
                 "held at most": number(max(row["peak_activations"])),
+                **(
+                    {"with weights": amount(max(row["peak_bytes"]), "bytes")}
+                    if row["peak_bytes"]
+                    else {}
+                ),
                 "": "fastest" if row is best else "",
             }
             for row in made

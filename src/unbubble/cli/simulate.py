@@ -105,6 +105,8 @@ def command(
         from unbubble.report.text import render
 
         click.echo(render(timeline, color=sys.stdout.isatty()) + "\n")
+    from unbubble.report.charts import amount
+
     unit = answer["unit"]
     click.echo(
         f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
@@ -127,6 +129,7 @@ def command(
         f"{percent(answer['utilization_first_order'])} (imbalance "
         f"{number(answer['imbalance_factor'])})\n"
     )
+    held = answer["peak_bytes"]
     print_table(
         [
             {
@@ -134,6 +137,7 @@ def command(
                 f"work {unit}".rstrip(): number(answer["work"][rank]),
                 f"idle {unit}".rstrip(): number(answer["idle"][rank]),
                 "held at most": number(answer["peak_activations"][rank]),
+                **({"with weights": amount(held[rank], "bytes")} if held else {}),
             }
             for rank in range(order.ranks)
         ]
