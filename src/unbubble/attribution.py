@@ -60,7 +60,7 @@ class Gains(NamedTuple):
 class RankClasses(NamedTuple):
     """One rank's step in ticks: five classes (imbalance in two parts) whose sum is `total`.
 
-    `recompute` and `optimizer` are parts of `compute`.
+    `recompute` (None where a measurement does not tell it) and `optimizer` are parts of `compute`.
     """
 
     rank: int
@@ -71,7 +71,7 @@ class RankClasses(NamedTuple):
     communication: Fraction
     overhead: Fraction
     total: Fraction
-    recompute: Fraction
+    recompute: Fraction | None
     optimizer: Fraction
 
 
@@ -107,9 +107,10 @@ class Attribution:
         """Ticks as a float in the timeline's unit."""
         return float(ticks / self.ticks_per_unit)
 
-    def row_in_unit(self, row: RankClasses) -> dict[str, float]:
+    def row_in_unit(self, row: RankClasses) -> dict[str, float | None]:
         """A rank's classes, their sum, recompute and optimizer by name, in the timeline's unit."""
-        return {name: self.in_unit(getattr(row, name)) for name in RankClasses._fields[1:]}
+        parts = {name: getattr(row, name) for name in RankClasses._fields[1:]}
+        return {k: None if ticks is None else self.in_unit(ticks) for k, ticks in parts.items()}
 
 
 def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:
@@ -141,9 +142,7 @@ def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:
             communication=ladder.communication - ladder.jitter,
             overhead=ladder.measured - ladder.communication,
             total=ladder.measured,
-            recompute=Fraction(
-                sum(timeline.recompute[rank][row.inside]) if timeline.recompute else 0
-            ),
+            recompute=_recompute(timeline, rank, row.inside),
             optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
         )
         for rank, (own, row) in enumerate(zip(work, rows, strict=True))
@@ -155,6 +154,13 @@ def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:
         unit=timeline.unit,
         ticks_per_unit=timeline.ticks_per_unit,
     )
+
+
+def _recompute(timeline: Timeline, rank: int, inside: slice) -> Fraction | None:
+    """A rank's; a simulation without any has none, a measurement does not tell."""
+    if timeline.recompute is None:
+        return None if timeline.measured else Fraction(0)
+    return Fraction(sum(timeline.recompute[rank][inside]))
 
 
 def _ladder(

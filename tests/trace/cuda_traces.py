@@ -3,7 +3,7 @@
 Host ranges are launch time only and run ahead of the device; kernels carry the correlation of
 their launch; a transfer is a SendRecv kernel from where its end is ready to the arrival. Inside
 every forward there is an all-reduce of the tensor-parallel group and an all-to-all, whose kernel
-is a SendRecv too.
+is a SendRecv too. Backwards are launched by autograd's thread, within operations of its engine.
 """
 
 import json
@@ -15,6 +15,10 @@ BASE_NS = 1_700_000_000_000_000_000
 LAUNCH_NS = 2_000
 SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+ENGINE = "autograd::engine::evaluate_function: AddmmBackward0"
+MAIN, AUTOGRAD = 1, 2
+FORWARD = {"Sequence number": 41, "Fwd thread id": 0}
+BACKWARD = {"Sequence number": 41, "Fwd thread id": 1}
 
 
 class Writer:
@@ -23,6 +27,7 @@ class Writer:
     def __init__(self, rank, world, offset_ns=0, named=True):
         self.rank, self.world, self.offset_ns, self.named = rank, world, offset_ns, named
         self.events, self.clock, self.correlation = [], 0, 0
+        self.thread = MAIN
 
     def event(self, cat, name, start, end, tid, **args):
         times = {"ts": start / 1000, "dur": (end - start) / 1000}
@@ -33,7 +38,7 @@ class Writer:
         self.correlation += 1
         args |= {"correlation": self.correlation}
         begin = self.clock
-        self.event("cuda_runtime", "cudaLaunchKernel", begin, begin + 500, 1, **args)
+        self.event("cuda_runtime", "cudaLaunchKernel", begin, begin + 500, self.thread, **args)
         self.event("kernel", name, start, end, stream, stream=stream, **args)
         self.clock += LAUNCH_NS
 
@@ -43,6 +48,23 @@ class Writer:
             self.launch(*launch[:4], **launch[4])
         self.clock += 300
         self.event("user_annotation", name, begin, self.clock, 1)
+        self.clock += 100
+
+    def engine(self, name, launches):
+        """A range whose launches autograd's thread does, within an operation of its engine.
+
+        What a launch's name calls `again` is done by a forward that runs there.
+        """
+        begin, self.thread = self.clock, AUTOGRAD
+        for launch in launches:
+            before = self.clock
+            self.launch(*launch[:4], **launch[4])
+            if "again" in launch[0]:
+                self.event("cpu_op", "aten::linear", before, self.clock - 1, AUTOGRAD, **FORWARD)
+        self.event("cpu_op", ENGINE, begin, self.clock, AUTOGRAD, **BACKWARD)
+        self.thread = MAIN
+        self.clock += 300
+        self.event("user_annotation", name, begin, self.clock, MAIN)
         self.clock += 100
 
     def write(self, folder, **head):
@@ -59,8 +81,9 @@ class Writer:
         return path
 
 
-def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap=True):
-    """A file a rank. `comm` ns of every action are an all-reduce that nothing hides."""
+def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap=True, again=0):
+    """A file a rank. `comm` ns of every action are an all-reduce that nothing hides, and the first
+    `again` ns of B and of I a forward that runs again."""
     halves = {rank: [] for rank in range(timeline.ranks)}
     ends = {e.action: e.end for r in range(timeline.ranks) for e in timeline.events(r)}
     for t in timeline.transfers:
@@ -80,7 +103,14 @@ def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap
             if trap and event.action.kind is Kind.F:
                 middle = (event.start + event.end - comm) // 2
                 launches.append((SEND, event.start, middle, 22, {"Collective name": "all_to_allv"}))
-            writer.range(f"PP:{event.action}", launches)
+            if event.action.kind is Kind.F:
+                writer.range(f"PP:{event.action}", launches)
+                continue
+            if again and event.action.kind in (Kind.B, Kind.I):
+                first = event.start + again
+                launches[0] = ("gemm", first, *launches[0][2:])
+                launches.insert(0, ("gemm again", event.start, first, 7, {}))
+            writer.engine(f"PP:{event.action}", launches)
         finish = max(e["ts"] * 1000 + e["dur"] * 1000 for e in writer.events)
         writer.event("user_annotation", f"ProfilerStep#{step}", begin, max(finish, writer.clock), 1)
         writer.write(folder)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from unbubble import Costs, InputError, Schedule, observed_costs, simulate
-from unbubble.action import parse
+from unbubble.action import Kind, parse
 from unbubble.costs import Duration, Edge, StageCosts, Tail
 from unbubble.families import generate
 from unbubble.simulate import Transfer
@@ -47,6 +47,21 @@ def test_the_parts_of_a_duration_are_kept_apart():
     stage = observed_costs([step]).stages[0]
     assert stage.forward == Duration(10, 3, 2)
     assert (stage.backward, stage.backward_weight) == (None, Duration(10))
+
+
+def test_recompute_is_apart_from_the_backward_that_it_is_in():
+    """A B and an I of one stage share it, so that neither gets longer; a W keeps its own."""
+    step = measured(
+        [["0F0", "0F1", "0B0", "0I1", "0W1"]],
+        [10, 10, 50, 40, 20],
+        recompute=(array("q", [0, 0, 11, 9, 8]),),
+    )
+    stage = observed_costs([step]).stages[0]
+    assert (stage.recompute, stage.backward_weight) == (Duration(9), Duration(20))
+    assert (stage.backward, stage.backward_input) == (Duration(41), Duration(31))
+    assert (stage.of(Kind.B), stage.of(Kind.I)) == (Duration(50), Duration(40))
+    assert [row.recompute for row in usual([step])] == [0, 11, 9, 8]
+    assert simulate(step.schedule, observed_costs([step])).makespan == step.makespan
 
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-v", "dualpipe-v", "dualpipe", "interleaved-1f1b"])

@@ -1,7 +1,16 @@
 """Traces of devices: kernels linked by correlation, the SendRecv trap, clocks apart by seconds."""
 
 import pytest
-from tests.trace.cuda_traces import REDUCE, Writer, write_cuda
+from tests.trace.cuda_traces import (
+    AUTOGRAD,
+    BACKWARD,
+    ENGINE,
+    FORWARD,
+    MAIN,
+    REDUCE,
+    Writer,
+    write_cuda,
+)
 
 from unbubble.action import Kind
 from unbubble.attribution import attribute
@@ -9,6 +18,7 @@ from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.families import generate
 from unbubble.simulate import simulate
 from unbubble.trace import read
+from unbubble.trace.costs import observed_costs
 
 US = 1_000
 
@@ -62,6 +72,58 @@ def test_collectives_inside_actions_are_communication(tmp_path, simulated):
         assert row.compute == before.compute - actions * 20 * US
         assert row.communication > before.communication
         assert row.overhead == before.overhead == 0
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("1f1b", 4), ("zb-v", 2)])
+def test_kernels_that_a_repeated_forward_launched_are_recompute(tmp_path, simulated, name, ranks):
+    again, m = 60 * US, 6
+    timeline = simulated(name, ranks, m)
+    (pipeline,) = read([write_cuda(tmp_path, timeline, again=again)]).pipelines
+    assert pipeline.unknown == ()
+    held = timeline.schedule.num_stages // ranks
+    for row, plain in zip(
+        attribute(pipeline.timeline).ranks, attribute(timeline).ranks, strict=True
+    ):
+        assert row == plain._replace(recompute=held * m * again)
+    for stage in observed_costs([pipeline.timeline]).stages:
+        assert stage.recompute == Duration(again)
+        half, whole = (90 * US, 110 * US) if name == "zb-v" else (None, 200 * US)
+        if half:
+            assert stage.of(Kind.I) == Duration(half)
+            assert stage.backward_input == Duration(half - again)
+        else:
+            assert stage.of(Kind.B) == Duration(whole)
+            assert stage.backward == Duration(whole - again)
+
+
+def test_kernels_that_another_thread_launches_meanwhile_are_not_repeated(tmp_path):
+    """The main thread runs a forward while autograd's runs one again."""
+    writer = Writer(0, 1)
+    writer.range("PP:0F0", [("gemm", 0, 50 * US, 7, {})])
+    begin, writer.thread = writer.clock, AUTOGRAD
+    writer.launch("gemm", 60 * US, 70 * US, 7)
+    writer.thread = MAIN
+    writer.launch("gemm", 70 * US, 90 * US, 8)
+    writer.thread = AUTOGRAD
+    writer.launch("gemm", 90 * US, 130 * US, 7)
+    writer.event("cpu_op", "aten::linear", begin, writer.clock, AUTOGRAD, **FORWARD)
+    writer.event("cpu_op", ENGINE, begin, writer.clock + 10, AUTOGRAD, **BACKWARD)
+    writer.event("user_annotation", "PP:0B0", begin, writer.clock + 20, MAIN)
+    writer.write(tmp_path)
+    (pipeline,) = read([tmp_path]).pipelines
+    assert attribute(pipeline.timeline).ranks[0].recompute == 50 * US
+    assert attribute(pipeline.timeline).ranks[0].compute == 120 * US
+
+
+def test_kernels_alone_do_not_tell_recompute(tmp_path, simulated):
+    """A trace without the host's operations: no figure, not 0."""
+    folder = write_cuda(tmp_path, simulated(), again=60 * US)
+    for path in folder.glob("*.json"):
+        path.write_text(path.read_text().replace('"cpu_op"', '"python_function"'))
+    (pipeline,) = read([folder]).pipelines
+    assert pipeline.timeline.recompute is None
+    assert attribute(pipeline.timeline).ranks[0].recompute is None
+    assert [text.split(":")[0] for text in pipeline.unknown] == ["recompute"]
 
 
 def test_clocks_that_are_seconds_apart_are_aligned(tmp_path, simulated):

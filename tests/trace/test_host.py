@@ -93,17 +93,3 @@ def test_a_thread_that_wakes_late_still_waits(seen, told):
     assert usual.start == 200 * US
     assert late.start == (4_200 + 3_000 - 40) * US
     assert another.start == 8_200 * US
-
-
-def test_forwards_inside_a_backward_are_told(tmp_path):
-    writer = Writer(0, 2)
-    for category, name, start, end in (
-        STEP,
-        ("user_annotation", "PP:0B0", 100, 900),
-        ("cpu_op", "autograd::engine::evaluate_function: CheckpointBackward", 110, 890),
-    ):
-        writer.event(category, name, start * US, end * US, 1)
-    flow = {"ph": "s", "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
-    writer.events.append(flow | {"ts": 200})
-    trace = load(str(writer.write(tmp_path)))
-    assert any(r.startswith("recompute") for r in observe(trace, trace.windows[0], 0).unknown)

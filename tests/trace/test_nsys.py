@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 from tests.shared import shared
 
+from unbubble.action import Kind
 from unbubble.attribution import attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
@@ -27,8 +28,11 @@ def test_no_pipeline_is_invented(name, ranks):
         assert one.busy.compute > 0
 
 
-def export(path, timeline, *, old):
-    """Writes the timeline as an export; the old version has fewer columns, texts in StringIds."""
+def export(path, timeline, *, old, again=False):
+    """Writes the timeline as an export; the old version has fewer columns, texts in StringIds.
+
+    `again`: what launches a backward is named as recompute.
+    """
     database = sqlite3.connect(path)
     strings = {}
 
@@ -56,12 +60,15 @@ def export(path, timeline, *, old):
         thread = process + 5
         for event in timeline.events(rank):
             correlation += 1
-            name = f"PP:{event.action}, op_id = {correlation}"
+            ranges = [(clock, clock + 900, f"PP:{event.action}, op_id = {correlation}")]
+            if again and event.action.kind is Kind.B:
+                ranges.append((clock + 50, clock + 250, "layer 3: recompute"))
             words = "NULL, ?" if not old else "?"
-            database.execute(
-                f"INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, {words}, ?)",
-                (clock, clock + 900, string(name), thread),
-            )
+            for start, end, name in ranges:
+                database.execute(
+                    f"INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, {words}, ?)",
+                    (start, end, string(name), thread),
+                )
             database.execute(
                 "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?)",
                 (clock + 100, clock + 200, thread, correlation),
@@ -88,8 +95,18 @@ def test_a_pipeline_is_read_back(tmp_path, old):
     assert pipeline.ranks == (0, 1, 2)  # by device, not by process
     assert pipeline.timeline.schedule.codes == order.codes
     assert pipeline.timeline.starts == timeline.starts
-    assert attribute(pipeline.timeline).ranks == attribute(timeline).ranks
+    wanted = [row._replace(recompute=None) for row in attribute(timeline).ranks]
+    assert list(attribute(pipeline.timeline).ranks) == wanted  # nothing tells recompute
     assert any(reason.startswith("transfers:") for reason in pipeline.unknown)
+
+
+def test_recompute_is_told_by_ranges_of_that_name(tmp_path):
+    order = generate("1f1b", 2, 3)
+    timeline = simulate(order, Costs.uniform(order.placement, forward=100 * US, backward=200 * US))
+    export(tmp_path / "t.sqlite", timeline, old=False, again=True)
+    (pipeline,) = read([tmp_path / "t.sqlite"]).pipelines
+    assert [row.recompute for row in attribute(pipeline.timeline).ranks] == [600 * US] * 2
+    assert not any(reason.startswith("recompute") for reason in pipeline.unknown)
 
 
 def test_another_database_is_named(tmp_path):

@@ -4,13 +4,18 @@ import json
 
 import pytest
 from tests.shared import shared
+from tests.trace.cuda_traces import write_cuda
 
 from unbubble.cli import invoke
+from unbubble.costs import Costs
 from unbubble.costs_file import load_costs
+from unbubble.families import generate
 from unbubble.plan import load_plan
 from unbubble.prediction import predict
+from unbubble.simulate import simulate
 from unbubble.trace.recording import load_recording
 
+US = 1000
 GLOO = "traces/torch_gloo"
 ROW = {
     "rank", "compute_s", "bubble_s", "imbalance_static_s", "imbalance_jitter_s", "communication_s",
@@ -76,6 +81,50 @@ def test_a_plan_of_another_order_is_told_apart(run, tmp_path):
     answer = answer_of(run, shared(GLOO) / "1F1B", "--plan", plan)
     first = answer["against_plan"]["order_differences"][0]
     assert (first["rank"], first["planned"], first["ran"]) == (0, "0F2", "0B0")
+
+
+@pytest.fixture
+def again(tmp_path):
+    """Traces of two ranks whose backwards of 200 µs run 60 µs of forwards again."""
+    order = generate("1f1b", 2, 4)
+    timeline = simulate(order, Costs.uniform(order.placement, forward=100 * US, backward=200 * US))
+    folder = tmp_path / "again"
+    folder.mkdir()
+    return write_cuda(folder, timeline, again=60 * US)
+
+
+def test_recompute_stands_beside_the_compute_that_it_is_a_part_of(run, again, tmp_path):
+    costs, page = tmp_path / "costs.json", tmp_path / "t.html"
+    answer = answer_of(run, again, "--write-costs", costs, "--html", page)
+    for row in answer["ranks"]:
+        assert row["recompute_s"] == pytest.approx(4 * 60e-6)
+        assert row["compute_s"] == pytest.approx(4 * 300e-6)
+        parts = [row[key] for key in ROW if key.startswith(("bubble", "imb", "comm", "over"))]
+        assert row["compute_s"] + sum(parts) == pytest.approx(row["total_s"], rel=1e-9)
+    assert [row["B"]["recompute_s"] for row in answer["stages"]] == [60e-6] * 2
+    (stage, _) = load_costs(costs).stages
+    assert (stage.backward.total, stage.recompute.total) == (140 * US, 60 * US)
+    (gain,) = [row["gain_s"] for row in answer["advice"] if row["what"].startswith("no recompute")]
+    assert gain == pytest.approx((4 + 1) * 60e-6)  # of every backward on the critical path
+    text = run(again).out
+    assert "recompute" in text.splitlines()[2]
+    assert max(map(len, text.splitlines()[:6])) <= 80
+    assert "<td>0.24 ms</td>" in page.read_text()
+
+
+def test_recompute_that_is_not_told_is_no_zero(run, again):
+    for path in again.glob("*.json"):
+        path.write_text(path.read_text().replace('"cpu_op"', '"python_function"'))
+    answer = answer_of(run, again)
+    assert [row["recompute_s"] for row in answer["ranks"]] == [None, None]
+    assert [row["B"]["recompute_s"] for row in answer["stages"]] == [None, None]
+    assert any(text.startswith("recompute:") for text in answer["unknown"])
+
+
+def test_one_rank_s_trace_alone_tells_its_recompute(run, again):
+    (row,) = answer_of(run, again / "rank1.json")["ranks"]
+    assert row["bubble_s"] is None
+    assert row["recompute_s"] == pytest.approx(4 * 60e-6)
 
 
 def test_limits(run):

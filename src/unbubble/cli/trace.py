@@ -219,6 +219,9 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
     known = [c for c in (*CLASSES, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
     if "bubble" in known:
         known.remove("idle")
+    repeated = any(row["recompute_s"] for row in rows)
+    if repeated:
+        known.insert(1, "recompute")
     click.echo()
     print_table(
         [
@@ -227,6 +230,8 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
             for row in rows
         ]
     )
+    if repeated:
+        click.echo("recompute, forwards that backwards run again, is a part of compute")
 
 
 def _print_pipeline(answer: Mapping[str, Any]) -> None:

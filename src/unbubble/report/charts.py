@@ -134,7 +134,8 @@ def class_table(attribution: Attribution, scale: Scale) -> str:
         cells = "".join(_time_and_share(getattr(row, c[0]), row.total, scale) for c in CLASSES)
         body.append(
             f"<tr><th>rank {row.rank}</th>{cells}<td>{scale.text(row.total)}</td>"
-            f"<td>{scale.text(row.recompute)}</td><td>{scale.text(row.optimizer)}</td></tr>"
+            f"<td>{'–' if row.recompute is None else scale.text(row.recompute)}</td>"
+            f"<td>{scale.text(row.optimizer)}</td></tr>"
         )
     return (
         f'<div class="wide"><table><thead><tr><th></th>{head}<th>{both("sum", "合计")}</th>'

@@ -64,9 +64,9 @@ class Timeline:
 
     Both codes of an overlapped pair carry the pair's start and end, its parts stand at the second.
     `communication` and `overhead`, where known, are the parts of each duration that are not kernels
-    at work, `recompute` the part of the kernels' time that repeats the forward. `begin` and
-    `finish` bound the step, its tail included. A measured action's start is after the wait for its
-    input.
+    at work, `recompute` the part of the kernels' time that repeats the forward (None of a
+    simulation: nothing does). `begin` and `finish` bound the step, its tail included. A measured
+    action's start is after the wait for its input.
     """
 
     schedule: Schedule

@@ -1,8 +1,8 @@
 """Advice: what a measured step would win by each change, from the simulator, best first.
 
-Removing a cause is the difference of two rungs of the attribution's ladder. Other schedules and
-more microbatches are simulated with the costs of the measured step, against the measured order with
-the same costs.
+Removing a cause is the difference of two rungs of the attribution's ladder. Other schedules, more
+microbatches and no recompute are simulated with the costs of the measured step, against the
+measured order with the same costs.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from unbubble.attribution import Attribution
-from unbubble.costs import Costs
+from unbubble.costs import Costs, Duration
 from unbubble.errors import InputError
 from unbubble.families import families
 from unbubble.schedule import Schedule
@@ -52,6 +52,9 @@ def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, F
     now = _step(order, costs)
     if now is None:
         return
+    kept = replace(costs, stages=tuple(replace(s, recompute=Duration()) for s in costs.stages))
+    if kept != costs and (then := _step(order, kept)) is not None:
+        yield "no recompute (its memory is not looked at)", Fraction(now - then)
     known = [order.codes]
     p, m, v = order.ranks, order.microbatches, order.num_stages // order.ranks
     for name, family in families().items():

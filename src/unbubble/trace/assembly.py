@@ -104,7 +104,8 @@ def assemble(
             same_clock=len(hosts) == 1 and hosts != {""},
         )
         whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
-        timeline = timeline_of(schedule, whole, found, clocks)
+        told_all = all(one.recompute_told for one in observed)
+        timeline = timeline_of(schedule, whole, found, clocks, recompute_told=told_all)
         unknown += doubts(timeline, observed, found, clocks)
         if not found and len(rows) > 1 and not silent:
             unknown.append("transfers: no send could be paired with its receive")
@@ -305,10 +306,14 @@ def without_waits(rows: Sequence[Sequence[Seen]]) -> Sequence[Sequence[Seen]]:
 
 
 def timeline_of(
-    schedule: Schedule, rows: Sequence[Sequence[Seen]], found: Sequence[Pair], clocks: Clocks
+    schedule: Schedule,
+    rows: Sequence[Sequence[Seen]],
+    found: Sequence[Pair],
+    clocks: Clocks,
+    recompute_told: bool = False,
 ) -> Timeline:
     """The schedule's Timeline, from the first start on: `rows[r]` is what rank r saw of its actions
-    in their order."""
+    in their order, of their recompute only if that is told."""
     placed = [
         [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
         for row, by in zip(rows, clocks.offsets, strict=True)
@@ -320,12 +325,13 @@ def timeline_of(
     zero = min(seen.start for row in placed for seen in row)
     starts = [array("q", [seen.start - zero for seen in row]) for row in placed]
     ends = [array("q", [seen.end - zero for seen in row]) for row in placed]
-    communication, overhead = [], []
+    communication, overhead, recompute = [], [], []
     for codes, row in zip(schedule.codes, placed, strict=True):
         last = [not code & JOINED for code in codes]  # the parts of a pair stand at its second code
         both = [*zip(row, last, strict=True)]
         communication.append(array("q", [seen.communication * own for seen, own in both]))
         overhead.append(array("q", [seen.overhead * own for seen, own in both]))
+        recompute.append(array("q", [seen.recompute * own for seen, own in both]))
     return Timeline(
         schedule=schedule,
         starts=tuple(starts),
@@ -334,6 +340,7 @@ def timeline_of(
         finish=max(map(max, ends)),
         communication=tuple(communication) if any(map(any, communication)) else None,
         overhead=tuple(overhead),
+        recompute=tuple(recompute) if recompute_told else None,
         transfers=tuple(transfers(found, [offset - zero for offset in clocks.offsets])),
         unit="s",
         ticks_per_unit=NS,

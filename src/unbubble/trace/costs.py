@@ -4,7 +4,7 @@ Everything is a mean, since a step is a sum: medians of the same steps predict i
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean, median_low
 from typing import Any, NamedTuple
 
@@ -27,19 +27,24 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
     """Costs by stage from measured steps of one placement: its actions, the posts of transfers, the
     edges, the runtime's own gaps and the tail.
 
-    A kind that no step holds is left out, so that a schedule in need of it is refused.
+    A kind that no step holds is left out, so that a schedule in need of it is refused. Recompute is
+    taken out of B and of I, so that it stands on its own and both take as long as before. What W
+    and an overlapped pair repeat stays in them, since costs have no place for it.
     """
     if not steps:
         raise InputError("there are no measured steps to take costs from")
     first = steps[0]
     stages: list[dict[str, Any]] = [{} for _ in range(first.schedule.num_stages)]
     seen: Found = defaultdict(list)
+    repeated: dict[tuple[int, Kind], list[int]] = defaultdict(list)
     edges: dict[tuple[int, int], list[int]] = defaultdict(list)
     tails: dict[Kind, list[int]] = defaultdict(list)
     for step in steps:
-        found = durations(step)
-        for (stage, kind), rows in found.items():
-            seen[stage % len(stages), kind] += rows
+        found: Found = defaultdict(list)
+        for stage, kind, parts, again in _actions(step):
+            found[stage, kind].append(parts)
+            seen[stage % len(stages), kind].append(parts)
+            repeated[stage % len(stages), kind].append(again)
         for kind in TAIL:
             tails[kind].append(_longest(found, kind, step.schedule.placement))
         for transfer in step.transfers:
@@ -47,8 +52,13 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
                 edges[transfer.source, transfer.destination].append(transfer.end - transfer.start)
     for (stage, kind), rows in seen.items():
         if kind in TIME_OF:
-            parts = zip(*rows, strict=True)
-            stages[stage][TIME_OF[kind]] = Duration(*map(_mean, parts))
+            stages[stage][TIME_OF[kind]] = Duration(*map(_mean, zip(*rows, strict=True)))
+    for stage, times in enumerate(stages):
+        kinds = [k for k in (Kind.B, Kind.I) if TIME_OF[k] in times]
+        if again := min((_mean(repeated[stage, kind]) for kind in kinds), default=0):
+            times["recompute"] = Duration(again)
+            for name in map(TIME_OF.__getitem__, kinds):
+                times[name] = times[name]._replace(compute=times[name].compute - again)
 
     def host(kinds: tuple[Kind, ...]) -> int:
         return _mean(row.total for (_, kind), rows in seen.items() if kind in kinds for row in rows)
@@ -72,7 +82,8 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
 
 class Usual(NamedTuple):
     """The durations of one kind of action of one stage, in ticks: how often it ran, the least, the
-    median and the most of the totals, and the medians of the three parts."""
+    median and the most of the totals, and the medians of the three parts and of the recompute in
+    the compute (0 where it is not known)."""
 
     stage: int
     rank: int
@@ -82,28 +93,31 @@ class Usual(NamedTuple):
     median: int
     most: int
     parts: Duration
+    recompute: int
 
 
 def usual(steps: Sequence[Timeline]) -> list[Usual]:
     """Every kind of F, B, I, W and pair of every stage, by stage; the steps have one placement."""
     rank_of = steps[0].schedule.placement.rank_of
     seen: Found = defaultdict(list)
+    repeated: dict[tuple[int, Kind], list[int]] = defaultdict(list)
     for step in steps:
-        for key, rows in durations(step).items():
-            seen[key] += rows
+        for stage, kind, parts, again in _actions(step):
+            seen[stage, kind].append(parts)
+            repeated[stage, kind].append(again)
     found = []
     for (stage, kind), rows in sorted(seen.items()):
         if kind in TIME_OF:
             totals = sorted(row.total for row in rows)
             parts = Duration(*map(median_low, zip(*rows, strict=True)))
             spread = totals[0], median_low(totals), totals[-1]
-            found.append(Usual(stage, rank_of[stage], kind, len(rows), *spread, parts))
+            again = median_low(repeated[stage, kind])
+            found.append(Usual(stage, rank_of[stage], kind, len(rows), *spread, parts, again))
     return found
 
 
-def durations(timeline: Timeline) -> Found:
-    """How long each action took; a pair is one action of its forward's stage."""
-    found: Found = defaultdict(list)
+def _actions(timeline: Timeline) -> Iterator[tuple[int, Kind, Duration, int]]:
+    """Stage, kind, duration and recompute of every action; a pair is one of its forward's stage."""
     for rank, codes in enumerate(timeline.schedule.codes):
         nothing = [0] * len(codes)
         rows = zip(
@@ -112,19 +126,18 @@ def durations(timeline: Timeline) -> Found:
             timeline.ends[rank],
             timeline.communication[rank] if timeline.communication else nothing,
             timeline.overhead[rank] if timeline.overhead else nothing,
+            timeline.recompute[rank] if timeline.recompute else nothing,
             strict=True,
         )
         joined = -1
-        for code, start, end, inside, around in rows:
+        for code, start, end, inside, around, again in rows:
             stage, kind = code >> STAGE_SHIFT & STAGE_MASK, Kind(code & KIND_MASK)
             if code & JOINED:
                 joined = stage
                 continue
             if joined >= 0:
                 stage, kind, joined = joined, Kind.OVERLAP_F_B, -1
-            parts = Duration(end - start - inside - around, inside, around)
-            found[stage, kind].append(parts)
-    return found
+            yield stage, kind, Duration(end - start - inside - around, inside, around), again
 
 
 def _mean(ticks: Iterable[int]) -> int:

@@ -66,6 +66,10 @@ class DeviceStep:
         for interval, (action, _) in ranges:
             kernels = [k for k in self.launched_in(interval) if k.kind != P2P and k.linked]
             seen = _seen(action, kernels)
+            if seen is not None and self.trace.repeats.by_thread:
+                again = [k for k in kernels if k.kind == COMPUTE]
+                again = [k for k in again if self.trace.repeats_launched(k)]
+                seen = seen._replace(recompute=length(union((k.start, k.end) for k in again)))
             if seen is None:
                 idle.append(str(action))
             else:

@@ -31,13 +31,16 @@ _EMPTY = re.compile(rb"\s*\]")
 
 class Args(msgspec.Struct, gc=False, rename={
     "external": "External id", "collective": "Collective name", "group": "Process Group Name",
-    "ranks": "Process Group Ranks",
+    "ranks": "Process Group Ranks", "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id",
 }):  # fmt: skip
     """The few arguments that are looked at, of any type: files are not trusted."""
 
     correlation: Any = None
     stream: Any = None
     external: Any = None
+    sequence: Any = None
+    forward_thread: Any = None
     collective: Any = None
     group: Any = None
     ranks: Any = None

@@ -12,7 +12,7 @@ from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
 from unbubble.trace.comparison import against
 from unbubble.trace.costs import Usual, observed_costs, usual
-from unbubble.trace.profiled import RECOMPUTE
+from unbubble.trace.observed import Observed
 from unbubble.trace.reading import Trace
 from unbubble.trace.stragglers import stragglers
 
@@ -121,6 +121,8 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
         )
+    if timeline.recompute is None and not any(t.startswith("recompute") for t in one.unknown):
+        answer["unknown"].append("recompute: the trace does not say what backwards run again")
     if plan is not None:
         answer["against_plan"], reasons = against(plan, timeline, attribution)
         answer["predicted_s"] = answer["against_plan"].get("predicted_s")
@@ -138,13 +140,11 @@ def _class_uncertainty(clocks: int | None) -> dict[str, float] | None:
 
 
 def classes(one: Pipeline, attribution: Attribution) -> list[Json]:
-    """Every rank's classes in seconds; recompute is None where it is there but not told apart."""
-    untold = any(RECOMPUTE in o.unknown for o in one.observed)
+    """Every rank's classes in seconds."""
     return [
         {"rank": rank}
         | {f"{name}_s": time for name, time in attribution.row_in_unit(row).items()}
         | {"idle_s": attribution.in_unit(row.total - row.compute)}
-        | ({"recompute_s": None} if untold else {})
         for rank, row in zip(one.ranks, attribution.ranks, strict=True)
     ]
 
@@ -157,12 +157,20 @@ def _busy(one: Pipeline) -> list[Json]:
         | nothing
         | {
             "compute_s": o.busy.compute / NS,
+            "recompute_s": _repeated(o),
             "communication_s": o.busy.communication / NS,
             "idle_s": o.busy.idle / NS,
             "total_s": o.busy.total / NS,
         }
         for o in one.observed
     ]
+
+
+def _repeated(one: Observed) -> float | None:
+    """A rank's recompute, where its trace has actions and tells."""
+    if not (one.actions and one.recompute_told):
+        return None
+    return sum(seen.recompute for seen in one.actions) / NS
 
 
 def _stages(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> list[Json]:
@@ -177,6 +185,7 @@ def _stages(timeline: Timeline, ranks: tuple[int, ...], times: list[Usual]) -> l
             "compute_s": timeline.in_unit(u.parts.compute),
             "communication_s": timeline.in_unit(u.parts.communication),
             "overhead_s": timeline.in_unit(u.parts.overhead),
+            "recompute_s": None if timeline.recompute is None else timeline.in_unit(u.recompute),
         }
     return [stages[s] for s in sorted(stages)]
 

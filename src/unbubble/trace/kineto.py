@@ -1,14 +1,16 @@
 """Kineto, the trace of PyTorch's profiler: JSON, plain or gzip, one file a rank."""
 
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from unbubble.errors import InputError
-from unbubble.trace.events import Event, EventFile
+from unbubble.trace.events import Args, Event, EventFile
 from unbubble.trace.names import COLLECTIVE, P2P, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import Mark, RankTrace
+from unbubble.trace.repeats import NUMBERED_BACKWARD, NUMBERED_FORWARD
 from unbubble.trace.sources import rank_in_name
 
 MAX_US = 1e16
@@ -83,7 +85,9 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             )
         start, end = round(ts * 1000), round(ts * 1000) + round(dur * 1000)
         if category == _OP:
-            trace.add_op(_hashable(event.tid), start, end, event.name)
+            args = event.args
+            side = 0 if args is None or args.sequence is None else _side(args)
+            trace.add_op(_hashable(event.tid), start, end, event.name, side)
         elif category == _KERNEL:
             args = event.args
             collective = args.collective if args is not None else None
@@ -100,8 +104,20 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             correlation = event.args and event.args.correlation
             if isinstance(correlation, int):
                 trace.launches[correlation] = start
+                trace.launch_times.setdefault(_hashable(event.tid), array("q")).append(start)
                 if "aunch" not in event.name:
                     trace.copies.add(correlation)
+
+
+def _side(args: Args) -> int:
+    """Whether the profiler numbers an operation as a forward's or a backward's; 0 for neither.
+
+    Outside of any recording there is no number, or −1, or 2⁶⁴ − 1.
+    """
+    number, thread = args.sequence, args.forward_thread
+    if not (isinstance(number, int) and isinstance(thread, int) and 0 <= number < 1 << 63):
+        return 0
+    return NUMBERED_BACKWARD if thread > 0 else NUMBERED_FORWARD
 
 
 def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:

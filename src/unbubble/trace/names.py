@@ -64,6 +64,14 @@ def is_optimizer(name: str) -> bool:
     return name.startswith("Optimizer.step#")
 
 
+_RECOMPUTE = re.compile(r"(?:.{0,40}[:/. ])?recomput(?:e|es|ing|ation)\b.*", re.IGNORECASE)
+
+
+def is_recompute(name: str) -> bool:
+    """Whether a range says that a forward runs again within it."""
+    return _RECOMPUTE.fullmatch(name) is not None
+
+
 _COLLECTIVE_KERNELS = re.compile(
     r"nccl|rccl|msccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|"
     r"deep_?ep|cross_device_reduce|Memcpy PtoP|Memcpy P2P",

@@ -16,7 +16,8 @@ FOREVER_NS = 1 << 62
 
 class Seen(NamedTuple):
     """One action as its rank saw it, the wait for its input not included; `communication` and
-    `overhead` are the parts of end − start that are not compute.
+    `overhead` are the parts of end − start that are not compute, `recompute` the part of the
+    compute in which a forward runs again.
 
     A collective at a step's start or end has the `name` of the operation, and the `group` that all
     ranks of the same call share; its start may still be the rank's own (assembly takes the wait
@@ -30,6 +31,7 @@ class Seen(NamedTuple):
     overhead: int = 0
     name: str = ""
     group: str = ""
+    recompute: int = 0
 
 
 class HalfTransfer(NamedTuple):
@@ -83,6 +85,8 @@ class Observed:
     receives: tuple[HalfTransfer, ...] = ()
     recovered: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    recompute_told: bool = False
+    """Whether the actions' `recompute` is what the trace tells, and not only absent from it."""
     replica: int | None = None
     """Which of the job's pipelines the rank belongs to, where the trace says so."""
     pipeline_group: tuple[int, ...] = field(default=())

@@ -1,7 +1,6 @@
 """Profiled: one step of what a profiler recorded of a rank, as an observation: from the host alone
 or from its device's kernels."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 from unbubble.action import COMPUTE, Action, Kind
@@ -11,14 +10,17 @@ from unbubble.trace.intervals import Interval
 from unbubble.trace.names import Named
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
-from unbubble.trace.recover import recover
+from unbubble.trace.recover import recover, within
+from unbubble.trace.repeats import any_within, covers
 
 HOLLOW = 0.02
 """The share of the step that may pass at the ends of ranges without anything running."""
 LATE = 0.01
 """The share of the step for which a thread may go on late after a wait, and it is not told."""
-BACKWARDS = (Kind.B, Kind.I)
+BACKWARDS = (Kind.B, Kind.I, Kind.W)
 RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
+UNNUMBERED = "recompute: the trace has no operations of autograd that would tell it"
+HIDDEN = "recompute: compiled backwards may run forwards again, in whose compute their time is"
 
 
 def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
@@ -53,7 +55,10 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             unknown += on_device.gaps(ranges)
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
     else:
-        actions = on_host.actions(ranges)
+        actions = [
+            seen._replace(recompute=trace.repeats.length(seen.start, seen.end))
+            for seen in on_host.actions(ranges)
+        ]
         if on_host.hollow > (window.end - window.begin) * HOLLOW:
             unknown.append(
                 f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at the ends of their "
@@ -68,8 +73,13 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
     if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):
         unknown.append("tail: whom its collectives waited for, which is in their time")
-    if any(_repeats(trace, at) for at, named in ranges if named.action.kind in BACKWARDS):
-        unknown.append(RECOMPUTE)
+    looked_at = (
+        [(at, named.action) for at, named in ranges]
+        if trace.launched
+        else [((seen.start, seen.end), seen.action) for seen in actions]
+    )
+    doubts = dict.fromkeys(filter(None, (_untold(trace, *one) for one in looked_at)))
+    unknown += doubts
     actions = _split_backwards(actions, ranges)
     base = trace.base_ns
     return Observed(
@@ -87,14 +97,29 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         receives=tuple(_moved_half(half, base) for half in receives),
         recovered=tuple(recovered),
         unknown=tuple(unknown),
+        recompute_told=not doubts,
         pipeline_group=trace.pipeline_group,
     )
 
 
-def _repeats(trace: RankTrace, interval: Interval) -> bool:
-    """Whether autograd linked new forward operations within a backward."""
+def _untold(trace: RankTrace, interval: Interval, action: Action) -> str:
+    """Why an action's recompute cannot be told; empty if it can."""
+    if all(part.kind not in BACKWARDS for part in action.parts):
+        return ""
     low, high = interval
-    return bisect_left(trace.linked, low) < bisect_left(trace.linked, high)
+    repeats = trace.repeats
+    if not trace.numbered:
+        return "" if repeats.merged else UNNUMBERED
+    if any_within(repeats.hidden, low, high):
+        return HIDDEN
+    if any_within(repeats.doubtful, low, high):
+        return RECOMPUTE
+    if not any_within(trace.engine, low, high) and trace.works(low, high):
+        return UNNUMBERED
+    linked = within(trace.linked, low, high) if len(action.parts) == 1 else []
+    if not all(covers(repeats.merged, time) for time in linked):
+        return RECOMPUTE
+    return ""
 
 
 def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:

@@ -1,13 +1,16 @@
 """RankTrace: what a profiler recorded on one rank, whatever its file format.
 
 Kept is what matters: ranges, operations of each host thread that stand in no other operation,
-kernels with their launches, and autograd's links of forward and backward operations.
+forwards within autograd's backwards, kernels with their launches, and autograd's links of forward
+and backward operations.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from unbubble.action import Action
@@ -18,12 +21,25 @@ from unbubble.trace.names import (
     P2P,
     Named,
     action_named,
+    is_recompute,
     is_talk,
     loop_named,
     step_named,
     transfer_named,
 )
 from unbubble.trace.observed import Busy
+from unbubble.trace.repeats import (
+    ENGINE,
+    NAMED,
+    NOTHING,
+    NUMBERED_FORWARD,
+    RECORDED,
+    Repeats,
+    Within,
+    any_within,
+    covers,
+    what_of,
+)
 from unbubble.trace.sources import OtherKind
 
 MUCH_LATER_NS = 10_000_000
@@ -44,10 +60,15 @@ class Op(NamedTuple):
 
     start: int
     end: int
-    backward: bool
     transfer: str
     """`send` or `recv` for point-to-point posts, `collective` for others, `inner` for what every
     one of them does, else empty."""
+    what: int
+    """One of the engine's, or what it is if it proves to stand within one (see `repeats`)."""
+
+    @property
+    def backward(self) -> bool:
+        return self.what == ENGINE
 
 
 Timed = TypeVar("Timed", Mark, Op)
@@ -84,10 +105,16 @@ class RankTrace:
         """What the times count from, in ns of the machine's clock."""
         self.marks: list[Mark] = []
         self.ops: dict[Any, list[Op]] = {}
+        self.numbered = False
+        """Whether the profiler numbered operations of autograd."""
+        self.inside: dict[Any, list[Within]] = {}
+        """By thread what stands within operations of autograd's engine, as far as it matters."""
         self.flows: tuple[dict[Any, int], dict[Any, int]] = {}, {}
         """By id, when the forward operations ran and when the backward ones that they link to."""
         self.launches: dict[int, int] = {}
         """By correlation, when the host launched a kernel or asked for a copy."""
+        self.launch_times: dict[Any, array[int]] = {}
+        """The same by thread, ascending, where operations and launches name their threads alike."""
         self.copies: set[int] = set()
         """The correlations that may have no device work: copies, and questions about memory."""
         self.launched: list[tuple[int, int, int, Any]] = []
@@ -97,16 +124,50 @@ class RankTrace:
         self.left_out = 0
         """Events that lack a name, a category, a phase or a thread."""
 
-    def add_op(self, thread: Any, start: int, end: int, name: str) -> None:
-        """Take an operation, unless it stands within the one before."""
+    def add_op(self, thread: Any, start: int, end: int, name: str, side: int = 0) -> None:
+        """Take an operation; of one within the one before only what tells repeated forwards.
+
+        `side`: how the profiler numbers it (`unbubble.trace.repeats`).
+        """
+        if side:
+            self.numbered = True
         ops = self.ops.setdefault(thread, [])
-        if not (ops and ops[-1].start <= start and end <= ops[-1].end):
-            ops.append(Op(start, end, name.startswith("autograd::engine::"), _transfer(name)))
+        if ops:
+            first, last, _, around = ops[-1]
+            if first <= start and end <= last:
+                if around == ENGINE and (side == NUMBERED_FORWARD or name.startswith(NAMED)):
+                    self._keep(thread, Within(start, end, what_of(name, side)))
+                return
+        ops.append(Op(start, end, _transfer(name), what_of(name, side)))
+
+    def _keep(self, thread: Any, one: Within) -> None:
+        if one.what == NOTHING:
+            return
+        rows = self.inside.setdefault(thread, [])
+        last = rows[-1] if rows else None
+        if last and last.what == RECORDED and last.start <= one.start and one.end <= last.end:
+            return  # it is a part of that one
+        rows.append(one)
 
     def finish(self) -> None:
         """Put everything in order, once all is there."""
         self.marks.sort(key=lambda mark: (mark.start, -mark.end))
-        self.ops = {thread: _outermost(ops) for thread, ops in self.ops.items()}
+        for thread, ops in self.ops.items():
+            self.ops[thread] = self._outermost(thread, ops)
+        for thread, times in self.launch_times.items():
+            self.launch_times[thread] = array("q", sorted(times))
+
+    def _outermost(self, thread: Any, ops: list[Op]) -> list[Op]:
+        """Drops operations that stand within another of their thread."""
+        kept: list[Op] = []
+        last = -1
+        for op in sorted(ops, key=lambda op: (op.start, -op.end)):
+            if op.end > last or not kept:
+                kept.append(op)
+                last = op.end
+            elif kept[-1].what == ENGINE:
+                self._keep(thread, Within(op.start, op.end, op.what))
+        return kept
 
     @cached_property
     def kernels(self) -> list[Kernel]:
@@ -156,6 +217,50 @@ class RankTrace:
     def named(self) -> dict[Mark, Named]:
         """The ranges that name an action of the pipeline, by start."""
         return {mark: found for mark in self.marks if (found := action_named(mark.name))}
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """Where forwards run again within backwards: by autograd's operations, else by name."""
+        if not self.numbered:
+            threads = {mark.thread for mark in self.marks if is_recompute(mark.name)}
+            return Repeats({
+                thread: union(
+                    (m.start, m.end)
+                    for m in self.marks
+                    if m.thread == thread and is_recompute(m.name)
+                )
+                for thread in threads
+            })  # fmt: skip
+        return Repeats.of(self.inside, self._engine, self.linked)
+
+    @cached_property
+    def _engine(self) -> dict[Any, list[int]]:
+        """By thread, when the outermost operations of autograd's engine start."""
+        return {thread: [op.start for op in ops if op.backward] for thread, ops in self.ops.items()}
+
+    @cached_property
+    def engine(self) -> list[int]:
+        """The same for all threads, ascending."""
+        return sorted(chain.from_iterable(self._engine.values()))
+
+    def works(self, low: int, high: int) -> bool:
+        """Whether an operation begins in low … high, or a kernel's launch."""
+        span = Window(None, low, high)
+        ops = (op for own in self.ops.values() for op in starting_in(own, span))
+        return any(not op.transfer for op in ops) or any_within(self._launched, low, high)
+
+    @cached_property
+    def _launched(self) -> list[int]:
+        return [kernel.launched for kernel in self.kernels]
+
+    def repeats_launched(self, kernel: Kernel) -> bool:
+        """Whether it was a repeat of a forward that launched the kernel."""
+        for thread, rows in self.repeats.by_thread.items():
+            if covers(rows, kernel.launched):
+                own = self.launch_times.get(thread)
+                if own is None or any_within(own, kernel.launched, kernel.launched + 1):
+                    return True
+        return False
 
     @cached_property
     def linked(self) -> list[int]:
@@ -250,14 +355,3 @@ def _transfer(name: str) -> str:
     if name.startswith("c10d::send"):
         return "send"
     return "recv" if name.startswith("c10d::recv") else "collective"
-
-
-def _outermost(ops: list[Op]) -> list[Op]:
-    """Drops operations that stand within another of their thread."""
-    kept: list[Op] = []
-    last = -1
-    for op in sorted(ops, key=lambda op: (op.start, -op.end)):
-        if op.end > last or not kept:
-            kept.append(op)
-            last = op.end
-    return kept

@@ -85,14 +85,15 @@ def _between(times: Sequence[int], low: int, high: int) -> bool:
 def _owners(
     trace: RankTrace, step: HostStep, forwards: Sequence[Run], backwards: Sequence[Run]
 ) -> list[int]:
-    """For every backward run the forward that most of its links come from."""
+    """For every backward run the forward that most of its links come from; a forward that it runs
+    again itself links to it as well."""
     starts = [run[1] for run in forwards]
     limits = [low for _, low, _ in backwards[1:]] + [step.window.end]
     owners = []
     for (_, low, _), high in zip(backwards, limits, strict=True):
         votes: Counter[int] = Counter()
         for _, origin in within(trace.links, (low, 0), (high, 0)):
-            if j := bisect_right(starts, origin):
+            if origin < low and (j := bisect_right(starts, origin)):
                 votes[j - 1] += 1
         owners.append(votes.most_common(1)[0][0] if votes else -1)
     return owners
