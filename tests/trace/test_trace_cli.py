@@ -112,10 +112,12 @@ def test_recompute_stands_beside_the_compute_that_it_is_a_part_of(run, again, tm
     assert "<td>0.24 ms</td>" in page.read_text()
 
 
-def test_recompute_that_is_not_told_is_no_zero(run, again):
+def test_recompute_that_is_not_told_is_no_zero(run, again, tmp_path):
     for path in again.glob("*.json"):
         path.write_text(path.read_text().replace('"cpu_op"', '"python_function"'))
-    answer = answer_of(run, again)
+    page = tmp_path / "t.html"
+    answer = answer_of(run, again, "--html", page)
+    assert "<td>–</td>" in page.read_text()
     assert [row["recompute_s"] for row in answer["ranks"]] == [None, None]
     assert [row["B"]["recompute_s"] for row in answer["stages"]] == [None, None]
     assert any(text.startswith("recompute:") for text in answer["unknown"])
