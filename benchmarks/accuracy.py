@@ -31,8 +31,8 @@ from typing import NamedTuple
 from data import absent
 
 from unbubble import InputError
-from unbubble.action import JOINED, Kind, pack, unpack
-from unbubble.costs import Costs, Duration, StageCosts
+from unbubble.action import JOINED, RECEIVE_OF, Action, receive_for, receive_of, unpack
+from unbubble.costs import Costs
 from unbubble.costs_file import dump_costs, load_costs
 from unbubble.families import generate
 from unbubble.partition import stage_costs
@@ -42,6 +42,7 @@ from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline, simulate
+from unbubble.simulate.replay import timeless
 from unbubble.trace.costs import observed_costs
 from unbubble.trace.recording import dump_recording, load_recording
 
@@ -131,47 +132,29 @@ def launch(setups: list[Setup], target: str, steps: int) -> list:
 def replayed(step: Timeline) -> Timeline:
     """The step simulated from its own durations and transfers."""
     schedule = step.schedule
-    nothing = Duration()
-    stage = StageCosts(forward=nothing, backward_input=nothing, backward_weight=nothing)
-    costs = Costs(stages=(stage,) * schedule.num_stages, unit="s", ticks_per_unit=10**9)
     posted: dict[int, int] = {}
     for codes, ends in zip(schedule.codes, step.ends, strict=True):
         posted |= dict(zip(codes, ends, strict=True))
-    wire: dict[int, int] = {}
+    wire: dict[Action | None, int] = {}
     for transfer in step.transfers:
-        send = pack(*transfer.action[:3])
-        user = _user_of(send)
-        receive = Kind.RECV_F if transfer.action.kind is Kind.SEND_F else Kind.RECV_B
-        other = pack(receive, unpack(user).stage, transfer.action.microbatch)
-        wire[user] = transfer.end - max(posted[send], posted[other])
+        receive = receive_of(transfer.action)
+        posts = transfer.action.codes + receive.codes
+        wire[receive] = transfer.end - max(posted[code] for code in posts)
     durations, lags = [], []
     for codes, starts, ends in zip(schedule.codes, step.starts, step.ends, strict=True):
         row = array("q", map(int.__sub__, ends, starts))
         for i, code in enumerate(codes):
             row[i] *= not code & JOINED  # a pair's time stands at its second code
         row[0] = ends[0]  # ranks do not begin at the same moment
-        for i, code in enumerate(codes[:-1]):
-            # data that arrive before their send returns: its rest belongs to what follows it
-            early = max(min(0, wire.get(_user_of(code), 0)), -row[i])
-            row[i] += early
-            row[i + 1] -= early
+        for i, action in enumerate(map(unpack, codes[:-1])):
+            if action.kind in RECEIVE_OF:
+                # data that arrive before their send returns: its rest belongs to what follows it
+                early = max(min(0, wire.get(receive_of(action), 0)), -row[i])
+                row[i] += early
+                row[i + 1] -= early
         durations.append(row)
-        lags.append(array("q", (max(0, wire.get(_as_full(code), 0)) for code in codes)))
-    return simulate(schedule, costs, durations=durations, lags=lags)
-
-
-def _as_full(code: int) -> int:
-    """The code with an input gradient written as a full backward."""
-    action = unpack(code)
-    return pack(Kind.B if action.kind is Kind.I else action.kind, action.stage, action.microbatch)
-
-
-def _user_of(code: int) -> int:
-    """The F or B that takes what a send sends; −1 for other codes."""
-    kind, stage, microbatch, _ = unpack(code)
-    if kind is Kind.SEND_F:
-        return pack(Kind.F, stage + 1, microbatch)
-    return pack(Kind.B, stage - 1, microbatch) if kind is Kind.SEND_B else -1
+        lags.append(array("q", (max(0, wire.get(receive_for(unpack(c)), 0)) for c in codes)))
+    return simulate(schedule, timeless(schedule), durations=durations, lags=lags)
 
 
 def load(folder: Path, pattern: str) -> dict[str, list[Timeline]]:

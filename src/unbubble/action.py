@@ -115,6 +115,24 @@ def receive_of(send: Action) -> Action:
     return Action(RECEIVE_OF[send.kind], send.stage + step, send.microbatch)
 
 
+SEND_OF = {receive: send for send, receive in RECEIVE_OF.items()}
+
+
+def send_of(receive: Action) -> Action:
+    """The send that a receive takes: the inverse of `receive_of`."""
+    step = -1 if receive.kind is Kind.RECV_F else 1
+    return Action(SEND_OF[receive.kind], receive.stage + step, receive.microbatch)
+
+
+_RECEIVE_FOR = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
+
+
+def receive_for(action: Action) -> Action | None:
+    """The receive of the input of an F, B or I, if it comes from another rank; None for others."""
+    kind = _RECEIVE_FOR.get(action.kind)
+    return None if kind is None else Action(kind, action.stage, action.microbatch)
+
+
 def pack(kind: int, stage: int, microbatch: int = -1) -> int:
     """The integer code of a plain action."""
     return kind | stage << STAGE_SHIFT | (microbatch + 1) << MICROBATCH_SHIFT

@@ -10,20 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from unbubble.action import (
-    JOINED,
-    KIND_MASK,
-    RECV_B,
-    RECV_F,
-    SEND_B,
-    SEND_F,
-    STAGE_MASK,
-    STAGE_SHIFT,
-    B,
-    F,
-    I,
-    unpack,
-)
+from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, B, F, I, send_of, unpack
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.post import Post
 from unbubble.schedule.rules import positions
@@ -112,15 +99,9 @@ def _blocked_posts(rows: list[list[Post]], send: str) -> Iterator[Blocked]:
     for rank, row in enumerate(rows):
         if at[rank] < len(row):
             post = row[stuck[rank]]
-            other = post.message if post.is_send else _send_of(post.message)
-            yield Blocked(rank, post.position, str(unpack(post.code)), str(unpack(other)))
-
-
-def _send_of(receive: int) -> int:
-    """The code of the send that a receive takes."""
-    if receive & KIND_MASK == RECV_F:
-        return receive - _STAGE + SEND_F - RECV_F
-    return receive + _STAGE + SEND_B - RECV_B
+            receive = unpack(post.message)
+            other = receive if post.is_send else send_of(receive)
+            yield Blocked(rank, post.position, str(unpack(post.code)), str(other))
 
 
 def _blocked_compute(schedule: Schedule) -> Iterator[Blocked]:

@@ -7,8 +7,18 @@ W              ←  I of the same stage
 
 from array import array
 
-from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import (
+    JOINED,
+    KIND_MASK,
+    MICROBATCH_SHIFT,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    Action,
+    Kind,
+    receive_for,
+)
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import Placement
 
 _KEY = ~(KIND_MASK | JOINED)
 _STAGE = 1 << STAGE_SHIFT
@@ -48,6 +58,26 @@ def inputs(schedule: Schedule) -> "array[int]":
             else:
                 found.append(backward.get(key, -1) if kind == Kind.W else -1)
     return found
+
+
+def wanted_send(action: Action, placement: Placement) -> Action | None:
+    """The send of what an action makes, where another rank needs it."""
+    stage, microbatch = action.stage, action.microbatch
+    if action.kind is Kind.F and placement.next_rank[stage] >= 0:
+        return Action(Kind.SEND_F, stage, microbatch)
+    if action.kind in (Kind.B, Kind.I) and placement.previous_rank[stage] >= 0:
+        return Action(Kind.SEND_B, stage, microbatch)
+    return None
+
+
+def wanted_receive(action: Action, placement: Placement) -> Action | None:
+    """The receive of what an action needs, where another rank makes it."""
+    receive = receive_for(action)
+    if receive is None:
+        return None
+    forward = receive.kind is Kind.RECV_F
+    source = (placement.previous_rank if forward else placement.next_rank)[action.stage]
+    return receive if source >= 0 else None
 
 
 assert STAGE_MASK << STAGE_SHIFT < 1 << MICROBATCH_SHIFT

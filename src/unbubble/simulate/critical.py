@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from unbubble.action import JOINED, TRANSFER, Action, Kind, is_transfer, overlap, receive_of, unpack
+from unbubble.action import (
+    JOINED,
+    TRANSFER,
+    Action,
+    is_transfer,
+    overlap,
+    receive_for,
+    receive_of,
+    send_of,
+    unpack,
+)
 from unbubble.costs import Costs
 from unbubble.schedule.order import Schedule
 from unbubble.simulate.program import Program
@@ -131,19 +141,14 @@ def _describe(program: Program) -> Callable[[int], tuple[Action, int, bool] | No
 
 def _carried(program: Program, node: int) -> tuple[Action, int]:
     """Whose time a lag is: a transfer's, or where transfers hold the ranks, that of a post."""
-    size = len(program.codes)
+    size, rank_of = len(program.codes), program.schedule.placement.rank_of
     if node < size:
-        action = unpack(program.codes[node])
-        forward = action.kind is Kind.F
-        source = action.stage + (-1 if forward else 1)
-        kind = Kind.SEND_F if forward else Kind.SEND_B
-        return (
-            Action(kind, source, action.microbatch),
-            program.schedule.placement.rank_of[source],
-        )
+        receive = receive_for(unpack(program.codes[node]))
+        assert receive is not None  # nothing else comes from another rank
+        send = send_of(receive)
+        return send, rank_of[send.stage]
     transfer = (node - size) // program.transfer_nodes
     send = unpack(program.codes[program.sends[transfer]])
-    rank_of = program.schedule.placement.rank_of
     if node == program.lane_start[program.schedule.ranks + transfer + 1] - 1:
         return send, rank_of[send.stage]
     receive = receive_of(send)

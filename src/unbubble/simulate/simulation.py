@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
-from unbubble.action import Action, Kind, unpack
+from unbubble.action import receive_of, send_of, unpack
 from unbubble.costs import Costs
 from unbubble.errors import InputError
+from unbubble.schedule.inputs import wanted_receive
 from unbubble.schedule.lowering import lower
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
@@ -115,24 +116,14 @@ def _transfers(
         for t, code in enumerate(program.sends):
             send = unpack(program.codes[code])
             final = program.lane_start[program.schedule.ranks + t + 1] - 1
-            other = send.stage + (1 if send.kind is Kind.SEND_F else -1)
-            yield Transfer(
-                send,
-                rank_of[send.stage],
-                rank_of[other],
-                ends[final] - duration[final],
-                ends[final],
-            )
+            ranks = rank_of[send.stage], rank_of[receive_of(send).stage]
+            yield Transfer(send, *ranks, ends[final] - duration[final], ends[final])
         return
     placement = program.schedule.placement
     for code, need, wire in zip(program.codes, program.needs, lag, strict=False):
-        kind, stage, microbatch, _ = unpack(code)
-        if kind is Kind.F and not placement.is_first(stage):
-            send = Action(Kind.SEND_F, stage - 1, microbatch)
-        elif kind in (Kind.B, Kind.I) and not placement.is_last(stage):
-            send = Action(Kind.SEND_B, stage + 1, microbatch)
-        else:
-            continue
-        source, destination = rank_of[send.stage], rank_of[stage]
-        if source != destination:
-            yield Transfer(send, source, destination, ends[need], ends[need] + wire)
+        action = unpack(code)
+        receive = wanted_receive(action, placement)
+        if receive is not None:
+            send = send_of(receive)
+            ranks = rank_of[send.stage], rank_of[action.stage]
+            yield Transfer(send, *ranks, ends[need], ends[need] + wire)

@@ -13,6 +13,7 @@ from statistics import median_low
 from unbubble.action import JOINED, RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
 from unbubble.schedule import Placement, Schedule
+from unbubble.schedule.inputs import inputs
 from unbubble.schedule.placement import infer
 from unbubble.schedule.rules import positions
 from unbubble.simulate import Timeline
@@ -20,13 +21,7 @@ from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
-from unbubble.trace.pairing import (
-    Pair,
-    name_in_order,
-    output,
-    pairs,
-    transfers,
-)
+from unbubble.trace.pairing import Pair, name_in_order, pairs, transfers
 
 NS = 10**9
 FROM_RANKS = "stages, from the order of the ranks"
@@ -96,14 +91,14 @@ def assemble(
         silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
         if not any(reason.startswith("transfers:") for _, reason in told):
             told += [(rank, "transfers: none of the pipeline is in the trace") for rank in silent]
+        whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
         found = pairs(halves)
         hosts = {one.host for one in observed}
         clocks = align(
             len(rows),
-            transfer_orders(found) if found else _action_orders(rows, schedule.placement),
+            transfer_orders(found) if found else _action_orders(schedule, whole),
             same_clock=len(hosts) == 1 and hosts != {""},
         )
-        whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
         told_all = all(one.recompute_told for one in observed)
         timeline = timeline_of(schedule, whole, found, clocks, recompute_told=told_all)
         unknown += doubts(timeline, observed, found, clocks)
@@ -266,25 +261,21 @@ def transfer_orders(found: Iterable[Pair]) -> Iterator[Before]:
         yield source, send.called, destination, receive.done
 
 
-def _action_orders(rows: Sequence[Sequence[Seen]], placement: Placement) -> list[Before]:
+def _action_orders(schedule: Schedule, rows: Sequence[Sequence[Seen]]) -> Iterator[Before]:
     """An action starts after the one that makes its input ended."""
-    ends: dict[Action, tuple[int, int]] = {}
-    starts = []
-    for rank, row in enumerate(rows):
-        for seen in row:
-            for part in seen.action.parts:
-                ends[output(part)] = (rank, seen.end)
-                starts.append((rank, part, seen.start))
-    orders = []
-    for rank, part, start in starts:
-        if part.kind is Kind.W:
-            continue
-        step = -1 if part.kind is Kind.F else 1
-        producer = ends.get(output(part._replace(stage=part.stage + step)))
-        crosses = placement.is_first(part.stage) if step < 0 else placement.is_last(part.stage)
-        if producer is not None and not crosses:
-            orders.append((*producer, rank, start))
-    return orders
+    every = [(rank, seen) for rank, row in enumerate(_by_code(schedule, rows)) for seen in row]
+    for (rank, seen), made in zip(every, inputs(schedule), strict=True):
+        if made >= 0:
+            source, maker = every[made]
+            yield source, maker.end, rank, seen.start
+
+
+def _by_code(schedule: Schedule, rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
+    """What was seen of every code of the schedule; a pair has two."""
+    return [
+        [row[place] for place, _ in positions(codes)]
+        for codes, row in zip(schedule.codes, rows, strict=True)
+    ]
 
 
 def without_waits(rows: Sequence[Sequence[Seen]]) -> Sequence[Sequence[Seen]]:
@@ -318,15 +309,12 @@ def timeline_of(
         [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
         for row, by in zip(rows, clocks.offsets, strict=True)
     ]
-    placed = [
-        [row[place] for place, _ in positions(codes)]
-        for codes, row in zip(schedule.codes, without_waits(placed), strict=True)
-    ]
-    zero = min(seen.start for row in placed for seen in row)
-    starts = [array("q", [seen.start - zero for seen in row]) for row in placed]
-    ends = [array("q", [seen.end - zero for seen in row]) for row in placed]
+    by_code = _by_code(schedule, without_waits(placed))
+    zero = min(seen.start for row in by_code for seen in row)
+    starts = [array("q", [seen.start - zero for seen in row]) for row in by_code]
+    ends = [array("q", [seen.end - zero for seen in row]) for row in by_code]
     communication, overhead, recompute = [], [], []
-    for codes, row in zip(schedule.codes, placed, strict=True):
+    for codes, row in zip(schedule.codes, by_code, strict=True):
         last = [not code & JOINED for code in codes]  # the parts of a pair stand at its second code
         both = [*zip(row, last, strict=True)]
         communication.append(array("q", [seen.communication * own for seen, own in both]))

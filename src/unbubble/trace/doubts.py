@@ -5,12 +5,14 @@ a step still adds up; what is odd about it is put into words.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from unbubble.action import JOINED, Action, Kind, unpack
+from unbubble.action import JOINED, unpack
+from unbubble.schedule.inputs import inputs, wanted_send
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
 from unbubble.trace.observed import Observed
-from unbubble.trace.pairing import Pair, output, wanted_sends
+from unbubble.trace.pairing import Pair
 
 NOTICEABLE = 100
 """A share of the step: what contradicts by less than a hundredth of it is the precision."""
@@ -70,8 +72,7 @@ def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:
         for rank in range(timeline.ranks)
         for event in timeline.events(rank)
         for part in event.action.parts
-        for send in wanted_sends(part, timeline.schedule.placement)
-        if send not in seen
+        if (send := wanted_send(part, timeline.schedule.placement)) and send not in seen
     ]
     if absent:
         yield (
@@ -82,29 +83,23 @@ def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:
 
 def _order(timeline: Timeline, slack: int) -> Iterator[str]:
     """Actions that overlap on their rank, and actions before the one that makes their input."""
-    ends: dict[Action, int] = {}
-    overlaps, early = [], []
+    overlaps = []
     for rank in range(timeline.ranks):
         before = None
         for event in timeline.events(rank):
-            for part in event.action.parts:
-                ends[output(part)] = event.end
             if event.action.is_compute:
                 if before is not None and before.end - event.start > slack:
                     overlaps.append((before.action, event.action))
                 before = event
-    placement = timeline.schedule.placement
-    for rank in range(timeline.ranks):
-        for event in timeline.events(rank):
-            for part in event.action.parts:
-                if part.kind not in (Kind.F, Kind.B, Kind.I):
-                    continue
-                forward = part.kind is Kind.F
-                if placement.is_first(part.stage) if forward else placement.is_last(part.stage):
-                    continue
-                maker = output(part._replace(stage=part.stage + (-1 if forward else 1)))
-                if maker in ends and ends[maker] - event.start > slack:
-                    early.append((part, maker))
+    codes, starts, ends = (
+        [*chain.from_iterable(rows)]
+        for rows in (timeline.schedule.codes, timeline.starts, timeline.ends)
+    )
+    early = [
+        (unpack(codes[place]), unpack(codes[made]))
+        for place, made in enumerate(inputs(timeline.schedule))
+        if made >= 0 and ends[made] - starts[place] > slack
+    ]
     if overlaps:
         first, second = overlaps[0]
         yield f"order: {len(overlaps)} actions of a rank overlap, as {first} and {second}"

@@ -4,15 +4,14 @@ A measured pair is split by both of its ends: until the later of the two was rea
 from then on it is transfer.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median_low
 
-from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
+from unbubble.action import RECEIVE_OF, Kind, receive_of
 from unbubble.schedule import Placement
+from unbubble.schedule.inputs import wanted_receive, wanted_send
 from unbubble.simulate import Transfer
 from unbubble.trace.observed import FOREVER_NS, HalfTransfer, Seen
-
-_RECEIVE_FOR = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
 
 ENOUGH = 8
 """So many arrivals between two ranks have a median that one late one does not make."""
@@ -29,11 +28,9 @@ def name_in_order(
 ) -> tuple[list[HalfTransfer], str]:
     """Names for transfers that have none, from the order of the rank's actions: what a stage
     makes is sent after it, what it needs is received before it. Without names there is a reason."""
-    given, needed = [], []
-    for seen in actions:
-        for part in seen.action.parts:
-            given += list(wanted_sends(part, placement))
-            needed += list(wanted_receives(part, placement))
+    parts = [part for seen in actions for part in seen.action.parts]
+    given = [send for part in parts if (send := wanted_send(part, placement))]
+    needed = [receive for part in parts if (receive := wanted_receive(part, placement))]
     if (len(given), len(needed)) != (len(sends), len(receives)):
         return [], (
             f"{len(sends)} sends and {len(receives)} receives where the order of actions has "
@@ -41,43 +38,6 @@ def name_in_order(
         )
     named = [half._replace(action=a) for half, a in zip(sends, given, strict=True)]
     return named + [half._replace(action=a) for half, a in zip(receives, needed, strict=True)], ""
-
-
-def output(action: Action) -> Action:
-    """The action that stands for what an F, B or I makes: an I goes as B."""
-    return action._replace(kind=Kind.B) if action.kind is Kind.I else action
-
-
-def wanted_sends(action: Action, placement: Placement) -> Iterator[Action]:
-    """What an action makes that another rank needs."""
-    stage = action.stage
-    if action.kind is Kind.F and _remote(stage, stage + 1, placement):
-        yield Action(Kind.SEND_F, stage, action.microbatch)
-    if action.kind in (Kind.B, Kind.I) and _remote(stage, stage - 1, placement):
-        yield Action(Kind.SEND_B, stage, action.microbatch)
-
-
-def wanted_receives(action: Action, placement: Placement) -> Iterator[Action]:
-    """What an action needs that another rank makes."""
-    receive = receive_for(action)
-    if receive is not None:
-        other = action.stage + (-1 if receive.kind is Kind.RECV_F else 1)
-        if _remote(action.stage, other, placement):
-            yield receive
-
-
-def receive_for(action: Action) -> Action | None:
-    """What brings the input of an F, B or I that comes from another rank; None for others."""
-    kind = _RECEIVE_FOR.get(action.kind)
-    return None if kind is None else Action(kind, action.stage, action.microbatch)
-
-
-def _remote(stage: int, other: int, placement: Placement) -> bool:
-    rank_of = placement.rank_of
-    same_copy = 0 <= other < len(rank_of) and (
-        stage // placement.num_stages == other // placement.num_stages
-    )
-    return same_copy and rank_of[stage] != rank_of[other]
 
 
 def pairs(halves: Sequence[Sequence[HalfTransfer]]) -> list[Pair]:

@@ -8,10 +8,9 @@ the model ran.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from unbubble.action import COMPUTE, TRANSFER, Action
+from unbubble.action import COMPUTE, TRANSFER, Action, receive_for
 from unbubble.errors import InputError
 from unbubble.trace.observed import NOTICEABLE_NS, HalfTransfer, Seen
-from unbubble.trace.pairing import receive_for
 
 
 class Columns(NamedTuple):
