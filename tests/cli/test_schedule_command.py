@@ -159,3 +159,27 @@ def test_an_export_as_json_says_what_it_holds(run, tmp_path):
     answer = json.loads(out)
     assert (answer["csv"], answer["format"]) == (str(path), "compute_comms")
     assert path.read_text().startswith("0UNSHARD,0F0,0SEND_F0,")
+
+
+INFERENCE = "0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2F0,2RECV_F1,2F1\n"
+INFERENCE += "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1\n"
+
+
+def test_inference_has_no_backward(run, tmp_path):
+    """Every rank of a ring sends first (sglang PR#23645): only the missing backwards were told."""
+    path = tmp_path / "ring.csv"
+    path.write_text(INFERENCE)
+    assert len(json.loads(run("check", path, "--json")[1])["faults"]) == 6
+    status, out, _ = run("check", path, "--forward-only", "--send", "rendezvous", "--json")
+    answer = json.loads(out)
+    assert (status, answer["send"], answer["faults"]) == (3, "blocking", [])
+    assert answer["deadlock"] == ["0SEND_F1", "1SEND_F0"]
+    assert run("check", path, "--forward-only", "--send", "buffered")[0] == 0
+    assert run("check", path, "--forward-only", "--send", "batched")[0] == 0
+    # with receives first where it is the neighbour's turn to send
+    path.write_text("0F0,0SEND_F0,2RECV_F0,2F0,0F1,0SEND_F1,2RECV_F1,2F1\n" + INFERENCE.split()[1])
+    assert run("check", path, "--forward-only")[0] == 0
+    # what is there is proved as ever
+    path.write_text(INFERENCE.replace("1F1,", ""))
+    faults = json.loads(run("check", path, "--forward-only", "--json")[1])["faults"]
+    assert [fault["action"] for fault in faults] == ["1F1"]

@@ -86,3 +86,15 @@ def tied():
     shared = nn.Linear(4, 4)
     x = torch.ones(2, 4)
     return [shared, shared], lambda out, y: (out - y).square().mean(), (x, x)
+
+
+def growing():
+    """Every microbatch has one sample more than the one before."""
+    layers, loss, _ = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    return layers, loss, lambda i: (torch.ones(2 + i, 4), torch.ones(2 + i, 4))
+
+
+def left_over():
+    """5 samples in microbatches of 3."""
+    layers, loss, _ = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    return layers, loss, lambda i: (torch.ones(2 if i else 3, 4), torch.ones(1))

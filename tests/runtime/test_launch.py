@@ -57,6 +57,10 @@ def test_a_rank_that_hangs_is_not_waited_for_longer_than_the_timeout():
         ("no_batch", r"no_batch: a batch must be \(inputs, targets\)"),
         # the third layer was left out, and the gradients compared were those of another model
         ("of_three_layers", "layers_per_stage holds 2 layers and the model has 3"),
+        # pytorch#126600, Megatron-LM#1066: these failed in the middle of a stage, or ran on with
+        # the targets of other samples
+        ("growing", r"microbatch 1 has inputs and targets of \(3, 4\) and \(3, 4\), and microb"),
+        ("left_over", r"microbatch 1 has inputs and targets of \(2, 4\) and \(1,\), and microb"),
     ],
 )
 def test_a_model_that_cannot_be_run_is_the_users_to_fix(model, message):

@@ -160,19 +160,21 @@ def export(
 @click.argument("file", type=click.Path())
 @click.option(
     "--send",
-    type=click.Choice(SENDS),
+    type=click.Choice((*SENDS, "rendezvous")),
     default="blocking",
     show_default=True,
-    help="A send waits for its receive, waits for nothing, or is posted as one group with the "
-    "adjacent transfers of the same peer.",
+    help="A send waits for its receive (or rendezvous), waits for nothing, or is posted as "
+    "one group with the adjacent transfers of the same peer.",
 )
+@click.option("--forward-only", is_flag=True, help="Inference: no backward is missed.")
 @shared.json
-def check_(file: str, send: str, as_json: bool) -> int:
+def check_(file: str, send: str, forward_only: bool, as_json: bool) -> int:
     """Prove that the schedule in FILE is complete, consistent and free of deadlock.
 
     Exit status 3 if it is not.
     """
-    rows, prove = _rows(file)
+    send = "blocking" if send == "rendezvous" else send
+    rows, prove = _rows(file, forward_only)
     report = prove(send)
     if as_json:
         answer = {
@@ -223,13 +225,13 @@ def _schedule(
     return entry.generate(p, m, virtual)
 
 
-def _rows(file: str) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:
+def _rows(file: str, forward_only: bool) -> tuple[Sequence["array[int]"], Callable[[str], Report]]:
     """The rows of a CSV or plan file, and their check for a kind of sends."""
     if Path(file).suffix.lower() == ".json":
         schedule = _of_plan(file)
-        return schedule.codes, partial(check, schedule)
+        return schedule.codes, partial(check, schedule, forward_only=forward_only)
     rows = parse_rows(read_text(file, _WHAT), Path(file).name)
-    return rows, partial(check_rows, rows)
+    return rows, partial(check_rows, rows, forward_only=forward_only)
 
 
 def _of_plan(file: str) -> Schedule:

@@ -189,7 +189,7 @@ def _check_whole(order: "Schedule", csv_path: str) -> None:
     """That nothing is missing, which would take no time; forwards alone are inference."""
     from unbubble.schedule.check import check
 
-    if order.has_backward and (faults := check(order).faults):
+    if faults := check(order, forward_only=not order.has_backward).faults:
         rank, position, action, fault = faults[0]
         raise InputError(
             f"{csv_path}: rank {rank}, position {position}, {action}: {fault}; that is no whole "

@@ -38,8 +38,20 @@ class Workload:
     microbatch: Callable[[int], Microbatch]
 
     def batch(self, first: int, count: int) -> Microbatch:
-        """Microbatches `first` … `first + count − 1` as one batch, samples in order."""
+        """Microbatches `first` … `first + count − 1` as one batch, samples in order.
+
+        Raises InputError where their shapes differ: the runtime cuts a batch into equal parts, so
+        that samples would meet the targets of others, and stages keep the shapes they began with.
+        """
         parts = [self.microbatch(i) for i in range(first, first + count)]
+        shapes = [tuple(tuple(tensor.shape) for tensor in part) for part in parts]
+        for i, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise InputError(
+                    f"microbatch {first + i} has inputs and targets of {shape[0]} and {shape[1]}, "
+                    f"and microbatch {first} of {shapes[0][0]} and {shapes[0][1]}; a pipeline's "
+                    "microbatches all have the same shape: pad them, or leave out what is left over"
+                )
         return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
 
 

@@ -1,6 +1,7 @@
 """The proof that a schedule is complete, consistent and free of deadlock.
 
-    complete     every stage runs F, and B or I and W, once for every microbatch (of its copy)
+    complete     every stage runs F, and B or I and W, once for every microbatch (of its copy);
+                 with `forward_only`, which is inference, F alone
     consistent   each stage on its own rank; F before its backward, I before W; where stages hand
                  over on one rank, in order; every input from another rank received before its use
                  and nothing else received; every pair of ranks receives in the order of sending;
@@ -54,7 +55,7 @@ class Report:
         return self.good
 
 
-def check(schedule: Schedule, send: str = "blocking") -> Report:
+def check(schedule: Schedule, send: str = "blocking", *, forward_only: bool = False) -> Report:
     """Prove a schedule, or name its faults and, for the given kind of sends, its deadlock."""
     if send not in SENDS:
         raise InputError(f"send is {send!r}; it is one of {', '.join(SENDS)}")
@@ -64,13 +65,15 @@ def check(schedule: Schedule, send: str = "blocking") -> Report:
         return Report(faults=misplaced, deadlock=(), send=send)
     posts = posts_of(schedule)
     return Report(
-        faults=_first(faults_of(schedule, posts)),
+        faults=_first(faults_of(schedule, posts, forward_only)),
         deadlock=tuple(blocked_actions(schedule, posts, send)),
         send=send,
     )
 
 
-def check_rows(rows: Sequence["array[int]"], send: str = "blocking") -> Report:
+def check_rows(
+    rows: Sequence["array[int]"], send: str = "blocking", *, forward_only: bool = False
+) -> Report:
     """`check` for rows of codes as they come from a file, their placement not being known: a stage
     lives on the rank that uses it most, and elsewhere it is a fault."""
     uses: dict[int, Counter[int]] = {}
@@ -81,7 +84,7 @@ def check_rows(rows: Sequence["array[int]"], send: str = "blocking") -> Report:
     misplaced = _first(faults_of_placement(rows, rank_of))
     if misplaced:
         return Report(faults=misplaced, deadlock=(), send=send)
-    return check(Schedule.of_codes(rows), send)
+    return check(Schedule.of_codes(rows), send, forward_only=forward_only)
 
 
 def grid(rows: Sequence["array[int]"], faults: Sequence[Fault | Blocked], columns: int = 9) -> str:

@@ -72,9 +72,11 @@ def faults_of_placement(
             yield Fault(rank, position, str(unpack(code)), why)
 
 
-def faults_of(schedule: Schedule, posts: list[list[Post]]) -> Iterator[Fault]:
+def faults_of(
+    schedule: Schedule, posts: list[list[Post]], forward_only: bool = False
+) -> Iterator[Fault]:
     """Every fault of a schedule whose stages are where they should be, in no order; `posts`
-    are its own (see `posts_of`)."""
+    are its own (see `posts_of`). With `forward_only` no backward is missed."""
     wheres = []
     for rank, row in enumerate(schedule.codes):
         where, again = _first_positions(row, schedule.flush)
@@ -88,7 +90,7 @@ def faults_of(schedule: Schedule, posts: list[list[Post]]) -> Iterator[Fault]:
     comms = not kinds.isdisjoint(TRANSFER)
     for rank, where in enumerate(wheres):
         yield from _order_faults(rank, where, schedule, expected, comms)
-        yield from _missing(rank, where, schedule, expected)
+        yield from _missing(rank, where, schedule, expected, forward_only)
     yield from _message_faults(posts)
     if not kinds <= COMPUTE | TRANSFER:
         yield from _whole_stage_faults(schedule, kinds, expected)
@@ -246,7 +248,11 @@ def _nowhere(end: bool, what: str) -> str:
 
 
 def _missing(
-    rank: int, where: dict[int, int], schedule: Schedule, expected: list[Collection[int]]
+    rank: int,
+    where: dict[int, int],
+    schedule: Schedule,
+    expected: list[Collection[int]],
+    forward_only: bool,
 ) -> Iterator[Fault]:
     """The forwards and backwards that a rank's stages should run and do not."""
     placement = schedule.placement
@@ -256,7 +262,7 @@ def _missing(
         for microbatch in expected[stage // placement.num_stages]:
             base = pack(0, stage, microbatch)
             lacks = [] if base + F in where else [F]
-            if base + B not in where:
+            if base + B not in where and not forward_only:
                 halves = split or base + I in where or base + W in where
                 lacks += [k for k in ((I, W) if halves else (B,)) if base + k not in where]
             for kind in lacks:
