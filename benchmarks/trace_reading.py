@@ -1,11 +1,11 @@
 """Reading a trace of 864,254 events: attributed whole, beside what parsing it alone costs.
 
-    python benchmarks/trace_reading.py [--events 864254] [--ranks 4] [--rivals PYTHON]
+    python benchmarks/trace_reading.py [--events 864254] [--rivals PYTHON]
 
 A sample of the shared folder (24,656 events of a B200) is repeated to that size, about 187 MB.
 Every measurement is a process of its own: seconds of processor time and peak memory. Anchors: a
 typed parse into memory by msgspec (the floor), Python's json, and, where they are installed,
-HolisticTraceAnalysis and TraceLens. Last, several ranks with one process and with two.
+HolisticTraceAnalysis and TraceLens. Many ranks at once are in `trace_scaling.py`.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from data import shared
@@ -87,19 +86,9 @@ def measured(python: str, code: str, path: Path) -> tuple[float, float] | None:
     return float(seconds), float(memory)
 
 
-def wall(arguments: list[str]) -> float:
-    """Seconds of a whole command."""
-    begin = time.perf_counter()
-    command = [sys.executable, "-m", "unbubble", "trace", *arguments, "--json"]
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
-    return time.perf_counter() - begin
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=864_254)
-    parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rivals", default=sys.executable, metavar="PYTHON",
                         help="the interpreter that has the other tools")  # fmt: skip
     options = parser.parse_args()
@@ -120,11 +109,6 @@ def main() -> None:
         ours = measured(sys.executable, CODE["unbubble trace"], path)
         if ours and floor:
             print(f"unbubble / msgspec's typed parse: {ours[0] / floor:.2f}")
-        for rank in range(1, options.ranks):
-            (Path(place) / f"rank{rank}.json").symlink_to(path)
-        pattern = str(Path(place) / "rank*.json")
-        one, two = wall([pattern]), wall([pattern, "--jobs", "2"])
-        print(f"{options.ranks} ranks: {one:.2f} s with one process, {two:.2f} s with two")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ is a SendRecv too. Backwards are launched by autograd's thread, within operation
 """
 
 import json
+from itertools import pairwise
 
 from unbubble.action import Kind, receive_of
 from unbubble.simulate import Timeline
@@ -67,7 +68,7 @@ class Writer:
         self.event("user_annotation", name, begin, self.clock, MAIN)
         self.clock += 100
 
-    def write(self, folder, **head):
+    def write(self, folder, indent=1, **head):
         info = {"rank": self.rank, "world_size": self.world, "backend": "nccl"}
         text = json.dumps({
             "schemaVersion": 1,
@@ -75,15 +76,19 @@ class Writer:
             "baseTimeNanoseconds": BASE_NS + self.offset_ns,
             **head,
             "traceEvents": self.events,
-        }, indent=1)  # fmt: skip
+        }, indent=indent)  # fmt: skip
         path = folder / f"rank{self.rank}.json"
         path.write_text(text)
         return path
 
 
-def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap=True, again=0):
-    """A file a rank. `comm` ns of every action are an all-reduce that nothing hides, and the first
-    `again` ns of B and of I a forward that runs again."""
+def write_cuda(
+    folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap=True, again=0, ranks=None,
+    kernels=1, indent=1,
+):  # fmt: skip
+    """A file a rank, or those of some `ranks` alone. Every action launches so many kernels of work;
+    `comm` ns of it are an all-reduce that nothing hides, and the first `again` ns of B and of I a
+    forward that runs again (with one kernel)."""
     halves = {rank: [] for rank in range(timeline.ranks)}
     ends = {e.action: e.end for r in range(timeline.ranks) for e in timeline.events(r)}
     for t in timeline.transfers:
@@ -91,13 +96,15 @@ def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap
         made = ends.get(maker, ends.get(maker._replace(kind=Kind.I)))
         halves[t.source].append((t.action, made, t.end))
         halves[t.destination].append((receive_of(t.action), max(made - 5_000, 0), t.end))
-    for rank in range(timeline.ranks):
+    for rank in range(timeline.ranks) if ranks is None else ranks:
         writer = Writer(rank, timeline.ranks, (offsets or {}).get(rank, 0))
         begin = writer.clock
         for action, start, end in sorted(halves[rank], key=lambda h: h[1]):
             writer.range(f"PP:{action}", [(SEND, start, end, 20, {"Collective name": "send"})])
         for event in timeline.events(rank):
-            launches = [("gemm", event.start, event.end - comm, 7, {})]
+            steps = [event.start + i * (event.end - comm - event.start) // kernels
+                     for i in range(kernels + 1)]  # fmt: skip
+            launches = [("gemm", a, b, 7, {}) for a, b in pairwise(steps)]
             if comm:
                 launches.append((REDUCE, event.end - comm, event.end, 21, {}))
             if trap and event.action.kind is Kind.F:
@@ -113,5 +120,5 @@ def write_cuda(folder, timeline: Timeline, *, offsets=None, step=7, comm=0, trap
             writer.engine(f"PP:{event.action}", launches)
         finish = max(e["ts"] * 1000 + e["dur"] * 1000 for e in writer.events)
         writer.event("user_annotation", f"ProfilerStep#{step}", begin, max(finish, writer.clock), 1)
-        writer.write(folder)
+        writer.write(folder, indent)
     return folder

@@ -17,6 +17,7 @@ from unbubble.families import generate
 from unbubble.schedule.placement import linear
 from unbubble.simulate import simulate
 from unbubble.trace import read
+from unbubble.trace.findings import findings
 from unbubble.trace.layout import parse_layout, pipelines
 
 GLOO = "traces/torch_gloo"
@@ -43,7 +44,26 @@ def test_an_executor_reads_the_same(pool):
     folder = shared(GLOO) / "ZBVZeroBubble"
     with pool(2) as executor:
         parallel = read([folder], executor=executor)
-    assert parallel.pipelines[0].timeline.starts == read([folder]).pipelines[0].timeline.starts
+    alone = read([folder])
+    assert parallel.ranks == alone.ranks
+    assert findings(parallel) == findings(alone)
+
+
+@pytest.mark.filterwarnings("default")  # what Dask and its own packages warn of
+def test_a_cluster_of_dask_reads_the_same():
+    distributed = pytest.importorskip("distributed")
+    folder = shared(GLOO) / "Interleaved1F1B"
+    alone = read([folder])
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):  # fmt: skip
+        parallel = read([folder], executor=client.get_executor())
+    assert parallel.ranks == alone.ranks
+    assert findings(parallel) == findings(alone)
 
 
 def test_plain_and_gzip_are_the_same(tmp_path):
