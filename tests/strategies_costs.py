@@ -103,6 +103,7 @@ def costs_for(draw, schedule, *, channels=CHANNELS, overlaps=(True, True, False)
                 backward=draw(st.none() | durations()),
                 overlapped=draw(st.none() | durations()),
                 recompute=Duration(draw(st.sampled_from([0, 0, 3]))),
+                recompute_weight=Duration(draw(st.sampled_from([0, 0, 2]))),
                 output_bytes=draw(st.integers(0, 5)),
             )
         )

@@ -41,7 +41,10 @@ class Duration(NamedTuple):
         return Duration(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-TIMES = ("forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute")
+TIMES = (
+    "forward", "backward_input", "backward_weight", "backward", "overlapped", "recompute",
+    "recompute_weight",
+)  # fmt: skip
 """The fields of StageCosts that are times."""
 TIME_OF = {
     Kind.F: "forward",
@@ -59,7 +62,9 @@ class StageCosts:
 
     `backward` is the full backward's own measured time; without it a full backward costs
     `backward_input` + `backward_weight`. A stage with `backward` alone cannot be split into I
-    and W (both are None then). `recompute` is added to B, or to I where the backward is split.
+    and W (both are None then). `recompute` is added to B, or to I where the backward is split;
+    `recompute_weight` to W, where the runtime keeps nothing from I to W and runs the forward once
+    more (as PyTorch does).
     Bytes: activations held to the end of I and, further, to the end of W; weights; the output that
     travels to the next stage.
     """
@@ -71,6 +76,7 @@ class StageCosts:
     backward: Duration | None = None
     overlapped: Duration | None = None
     recompute: Duration = Duration()
+    recompute_weight: Duration = Duration()
     held_until_input_bytes: int = 0
     held_until_weight_bytes: int = 0
     weight_bytes: int = 0
@@ -80,10 +86,15 @@ class StageCosts:
         """The duration of F, B, I or W, recompute included; None where the costs do not say."""
         if kind is Kind.F:
             return self.forward
-        if kind is Kind.W:
-            return self.backward_weight
-        base = self.backward_input if kind is Kind.I else self.full_backward
-        return base.plus(self.recompute) if base is not None and any(self.recompute) else base
+        base = self.full_backward
+        if kind in (Kind.I, Kind.W):
+            base = self.backward_input if kind is Kind.I else self.backward_weight
+        again = self.recomputed(kind)
+        return base.plus(again) if base is not None and any(again) else base
+
+    def recomputed(self, kind: Kind) -> Duration:
+        """The part of B, I or W that runs the forward again."""
+        return self.recompute_weight if kind is Kind.W else self.recompute
 
     @property
     def full_backward(self) -> Duration | None:

@@ -341,7 +341,7 @@ def costs_document(costs: Costs, *, rows: str = "stages") -> dict[str, Any]:
             | {
                 key: duration(value)
                 for key, value in times.items()
-                if value is not None and (key != "recompute" or value.total)
+                if value is not None and (value.total or not key.startswith("recompute"))
             }
             | {key: value for key, value in sizes.items() if value}
         )

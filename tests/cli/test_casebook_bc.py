@@ -3,6 +3,8 @@
 Each test names the thread or document in which the question was asked.
 """
 
+import json
+
 import pytest
 
 from unbubble.errors import InputError
@@ -197,3 +199,23 @@ def test_efficiency_of_deepspeeds_blog(unbubble, m, efficiency):
     """81 % and 90 % with 4 and 8 times as many microbatches as stages."""
     answer = unbubble(f"bubble -p 16 -m {m} --json").json
     assert percent(answer["utilization"]) == efficiency
+
+
+@pytest.mark.parametrize(
+    ("schedule", "per_microbatch"), [("zb-h1", 5), ("zb-v", 5), ("1f1b", 4), ("gpipe", 4)]
+)
+def test_zero_bubble_with_full_recompute(unbubble, tmp_path, schedule, per_microbatch):
+    """marin#6532, torchtitan#773: the forward runs again for I and once more for W."""
+    again = ["recompute", "recompute_weight"]
+    work = {}
+    for keys in ([], again[:1], again):
+        row = dict.fromkeys(["forward", "backward_input", "backward_weight", *keys], 1)
+        path = tmp_path / "costs.json"
+        path.write_text(json.dumps({"stages": [row] * (8 if schedule == "zb-v" else 4)}))
+        line = f"simulate --schedule {schedule} -p 4 -m 8 --costs {path}"
+        answer = unbubble(f"{line} --json").json
+        work[len(keys)] = answer["work"][0] / 8 / (2 if schedule == "zb-v" else 1)
+        told = len(keys) == 1 and schedule.startswith("zb")
+        assert (len(answer["notes"]) == 1) is told
+        assert ("runs the forward again for W," in unbubble(line).out) is told
+    assert work == {0: 3, 1: 4, 2: per_microbatch}

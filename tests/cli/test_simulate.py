@@ -35,6 +35,7 @@ def test_the_keys_of_the_contract(unbubble):
         "peak_activations": [4, 3, 2, 1],
         "weight_bytes": None,
         "peak_bytes": None,
+        "notes": [],
         "critical_path": answer["critical_path"],
         "critical_path_of": "step",
         "stage_sensitivity": answer["stage_sensitivity"],

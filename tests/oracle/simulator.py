@@ -200,7 +200,7 @@ class _Simulator:
         if action.kind is Kind.F:
             parts = [stage.forward]
         elif action.kind is Kind.W:
-            parts = [stage.backward_weight]
+            parts = [stage.backward_weight, stage.recompute_weight]
         elif action.kind is Kind.I:
             parts = [stage.backward_input, stage.recompute]
         elif stage.backward is not None:

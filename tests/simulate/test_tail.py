@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from unbubble.attribution import attribute
-from unbubble.costs import Costs, Duration, Tail
+from unbubble.costs import Costs, Duration, StageCosts, Tail
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.schedule import Schedule, format_csv
@@ -78,6 +78,20 @@ def test_recompute_is_in_the_backward_and_has_a_line_of_its_own():
     timeline = simulate(ORDER, costs(stages=stages))
     assert timeline.makespan == 8
     assert [row.recompute for row in attribute(timeline).ranks] == [1, 1]
+
+
+def test_recompute_for_both_halves_of_the_backward():
+    """marin#6532: with full recompute zero bubble took five forwards' time where three were
+    expected, as the forward ran again for I and for W."""
+    order = Schedule.of([["0F0", "0F1", "0I0", "0W0", "0B1"]])
+    row = StageCosts(
+        forward=Duration(1), backward_input=Duration(1), backward_weight=Duration(1),
+        recompute=Duration(1), recompute_weight=Duration(1),
+    )  # fmt: skip
+    timeline = simulate(order, Costs(stages=(row,)))
+    # a whole backward recomputes once
+    assert timeline.makespan == 1 + 1 + 2 + 2 + 3
+    assert [list(part) for part in timeline.recompute] == [[0, 0, 1, 1, 1]]
 
 
 def test_speeds_and_overheads():

@@ -80,5 +80,5 @@ def command(
         ]
     )
     for row in rows:
-        if "refused" in row:
-            click.echo(f"{row['schedule']}: {row['refused']}")
+        for said in [row["refused"]] if "refused" in row else row["notes"]:
+            click.echo(f"{row['schedule']}: {said}")

@@ -52,8 +52,20 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
         "utilization_first_order": first_order,
         "peak_activations": [curve.peak for curve in activations(timeline, costs)],
         **_bytes(timeline, costs),
+        "notes": _notes(timeline, costs),
         "unit": timeline.unit,
     }
+
+
+def _notes(timeline: Timeline, costs: Costs) -> list[str]:
+    """What the costs leave open that this schedule is about."""
+    once = any(row.recompute.total and not row.recompute_weight.total for row in costs.stages)
+    if not (once and timeline.schedule.splits_backward):
+        return []
+    return [
+        "recompute is counted once, in I; where the runtime runs the forward again for W, as "
+        "PyTorch does, backward_weight must hold that, or recompute_weight say it"
+    ]
 
 
 def _bytes(timeline: Timeline, costs: Costs) -> dict[str, list[int] | None]:

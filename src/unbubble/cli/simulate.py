@@ -142,6 +142,8 @@ def command(
             for rank in range(order.ranks)
         ]
     )
+    for note in answer["notes"]:
+        click.echo(f"\n{note}")
     if jitter is not None:
         click.echo("\n" + questions.jitter_line(answer["jitter"], unit))
     if ask:

@@ -130,4 +130,6 @@ def _load(row: StageCosts, layer: int, split_backward: bool) -> int:
                 "which a schedule that splits the backward needs"
             )
         backward = row.backward_input.plus(row.backward_weight)
+        if split_backward:
+            backward = backward.plus(row.recompute_weight)
     return row.forward.total + backward.total + row.recompute.total

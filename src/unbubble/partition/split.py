@@ -52,6 +52,7 @@ def _stage(rows: Sequence[StageCosts]) -> StageCosts:
         backward=total(row.full_backward for row in rows) if measured else None,
         overlapped=total(row.overlapped for row in rows),
         recompute=reduce(Duration.plus, (row.recompute for row in rows)),
+        recompute_weight=reduce(Duration.plus, (row.recompute_weight for row in rows)),
         held_until_input_bytes=sum(row.held_until_input_bytes for row in rows),
         held_until_weight_bytes=sum(row.held_until_weight_bytes for row in rows),
         weight_bytes=sum(row.weight_bytes for row in rows),

@@ -24,7 +24,9 @@ def parts_of(costs: Costs) -> tuple[str, ...]:
     there = {
         "communication": communication,
         "overhead": overhead or costs.action_overhead > 0,
-        "recompute": any(row.recompute.compute for row in costs.stages),
+        "recompute": any(
+            row.recompute.compute or row.recompute_weight.compute for row in costs.stages
+        ),
     }
     return tuple(part for part in PARTS if there[part])
 
@@ -58,8 +60,8 @@ def time_tables(
     for kind in (Kind.F, Kind.B, Kind.I, Kind.W):
         if part != "recompute":
             rows[kind] = column([row.of(kind) for row in costs.stages])
-        elif kind in (Kind.B, Kind.I):
-            rows[kind] = column([row.recompute for row in costs.stages])
+        elif kind is not Kind.F:
+            rows[kind] = column([row.recomputed(kind) for row in costs.stages])
     if part == "recompute":  # a pair's own time includes it, unknown how much
         pairs = [-1] * stages
     else:

@@ -52,7 +52,10 @@ def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, F
     now = _step(order, costs)
     if now is None:
         return
-    kept = replace(costs, stages=tuple(replace(s, recompute=Duration()) for s in costs.stages))
+    none = Duration()
+    kept = replace(
+        costs, stages=tuple(replace(s, recompute=none, recompute_weight=none) for s in costs.stages)
+    )
     if kept != costs and (then := _step(order, kept)) is not None:
         yield "no recompute (its memory is not looked at)", Fraction(now - then)
     known = [order.codes]
