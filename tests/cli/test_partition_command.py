@@ -42,6 +42,20 @@ def test_no_stage_is_empty(unbubble):
     assert answer["layers_per_stage"] == [3] * 10 + [2] * 6
 
 
+def test_a_split_of_ones_own(unbubble, tmp_path):
+    """Megatron-LM#381: 3 layers on stage 0, 4 on stage 1; miles PR#1102: 13 on the last."""
+    answer = unbubble("partition --layers 7 -p 2 -m 8 --layers-per-stage 3,4 --json").json
+    assert answer["layers_per_stage"] == [3, 4]
+    assert answer["exports"]["megatron"] == '--pipeline-model-parallel-layout "Ettt|t*4L"'
+    assert (answer["objective"], answer["bottleneck"], answer["optimal_bottleneck"]) == (
+        "given", 12, 12)  # fmt: skip
+    line = f"partition --layers 61 -p 4 --layers-per-stage 16,16,16,13 -o {tmp_path}/plan.json"
+    answer = unbubble(f"{line} --json").json
+    assert answer["exports"]["deepspeed"] == "parts = [0, 16, 32, 48, 61]"
+    assert load_plan(tmp_path / "plan.json").layers_per_stage == (16, 16, 16, 13)
+    assert "given" in unbubble(line).out
+
+
 HEAVY = """
 unit = "ms"
 layers = [
@@ -93,6 +107,15 @@ def test_several_stages_a_rank(unbubble):
         ("-p 4 --layers 8 --objective time", "'time' is not one of 'bottleneck', 'makespan'"),
         ("-p 4 --layers 8 --schedule none", "no schedule is called 'none'"),
         ("-p 4 --layers 8 -o /nonexistent/plan.json", "/nonexistent/plan.json: No such file"),
+        (
+            "-p 4 --layers 30 --layers-per-stage 7,7,7,7",
+            "7,7,7,7 puts 28 layers on 4 stages, and 30 layers go to the 4 stages of 1f1b; 8,8,",
+        ),
+        (
+            "-p 4 --layers 5 --layers-per-stage 2,2,1",
+            "puts 5 layers on 3 stages, and 5 layers go t",
+        ),
+        ("-p 4 --layers 5 --layers-per-stage 2,2,1,0", "--layers-per-stage: 0 is below 1"),
         ("-p 4 --costs none.toml", "none.toml: No such file or directory"),
     ],
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @shared.sizes
 @click.option("--objective", type=click.Choice(("bottleneck", "makespan")), default="bottleneck",
               show_default=True, help="What to make small.")  # fmt: skip
+@click.option("--layers-per-stage", "given", metavar="N,N,…", help="A split of your own, judged.")
 @click.option("--schedule", metavar="NAME",
               help="Whose placement and makespan [default: 1f1b or interleaved-1f1b].")  # fmt: skip
 @click.option("-o", "--output", metavar="PLAN", help="Write a plan file.")
@@ -33,6 +34,7 @@ def command(
     microbatches: int | None,
     virtual: int | None,
     objective: str,
+    given: str | None,
     schedule: str | None,
     output: str | None,
     as_json: bool,
@@ -41,7 +43,7 @@ def command(
 
     --objective makespan goes on from there to the split that a descent finds fastest under the
     schedule; without a flush that of the fastest steady state. The naive equal split stands beside
-    them.
+    them. With --layers-per-stage nothing is searched: that split is judged, exported, written.
     """
     from unbubble.families import family, generate
     from unbubble.partition import even, fastest, partition, rank_loads, stage_costs
@@ -70,7 +72,19 @@ def command(
             "bubble_fraction": bubble_fraction(step, costs),
         }
 
-    chosen = best.layers_per_stage if objective == "bottleneck" else fastest(rows, order)[0]
+    if given is not None:
+        chosen = shared.counts(given, "--layers-per-stage")
+        if len(chosen) != order.num_stages or sum(chosen) != rows.num_stages:
+            raise InputError(
+                f"--layers-per-stage: {given} puts {sum(chosen)} layers on {len(chosen)} stages, "
+                f"and {rows.num_stages} layers go to the {order.num_stages} stages of "
+                f"{order.name}; {','.join(map(str, best.layers_per_stage))} would do"
+            )
+        objective = "given"
+    elif objective == "bottleneck":
+        chosen = best.layers_per_stage
+    else:
+        chosen = fastest(rows, order)[0]
     naive = judged(even(rows.num_stages, order.num_stages))
     answer = judged(chosen) | {
         "optimal_bottleneck": best.optimal_bottleneck / rows.ticks_per_unit,
@@ -96,7 +110,7 @@ def command(
                 f"{order.name} m={m}{unit}": number(row["makespan"]),
                 "layers per stage": ",".join(map(str, row["layers_per_stage"])),
             }
-            for label, row in (("naive", naive), ("chosen", answer))
+            for label, row in (("naive", naive), ("given" if given else "chosen", answer))
         ]
     )
     bound = "the smallest possible bottleneck is" if best.proven else "no bottleneck is below"
