@@ -184,9 +184,25 @@ def test_the_formulas_seen_in_the_wild(unbubble):
 
 def test_a_larger_microbatch_makes_the_bubble_larger(unbubble):
     """verl_megatron_practice#9: at a fixed global batch fewer microbatches are left."""
-    small = unbubble("bubble -p 8 -m 64 --json").json["bubble_fraction"]
-    large = unbubble("bubble -p 8 -m 32 --json").json["bubble_fraction"]
-    assert small < large
+    batch = "bubble -p 8 --global-batch 512 --dp 8 --json"
+    answers = [unbubble(f"{batch} --micro-batch {b}").json for b in (1, 2, 4)]
+    assert [answer["microbatches"] for answer in answers] == [64, 32, 16]
+    assert [percent(answer["bubble_fraction"]) for answer in answers] == [9.9, 17.9, 30.4]
+
+
+def test_the_batch_that_a_pipeline_needs(unbubble):
+    """Automodel#2575: a local batch of 4 is 4 microbatches of 1 for p = 8, and 512 / (8 · 8) = 8;
+    verl#1004: one microbatch for p = 2."""
+    line = "bubble -p 8 --dp 8 --framework automodel --json --global-batch"
+    assert unbubble(f"{line} 32").json["microbatches_legal"] == 8
+    answer = unbubble(f"{line} 512 --micro-batch 8").json
+    assert (answer["microbatches"], answer["legal"]) == (8, True)
+    answer = unbubble("bubble -p 2 -v 2 --global-batch 4 --dp 4 --framework verl --json").json
+    assert (answer["microbatches"], answer["microbatches_legal"]) == (1, 2)
+    answer = unbubble("bubble -p 8 --target 5% --dp 4 --micro-batch 2 --json").json
+    assert (answer["microbatches"], answer["global_batch"]) == (133, 133 * 8)
+    assert "global batch         1064" in unbubble(
+        "bubble -p 8 --target 5% --dp 4 --micro-batch 2").out  # fmt: skip
 
 
 def test_deepspeeds_total_steps():

@@ -35,6 +35,9 @@ _EXACT = "; `unbubble simulate` gives the exact value"
 @click.command("bubble")
 @shared.sizes
 @shared.times
+@click.option("--global-batch", type=int, metavar="N", help="Samples of a step, instead of -m.")
+@click.option("--micro-batch", type=int, metavar="N", help="Samples of a microbatch [default: 1].")
+@click.option("--dp", type=int, metavar="N", help="Data-parallel replicas [default: 1].")
 @click.option("--target", metavar="β", help="Bubble fraction to stay within: 5% or 0.05.")
 @click.option("--speedup", metavar="RATIO",
               help="How much faster a schedule without bubbles was: 67/55 or 1.2.")  # fmt: skip
@@ -45,6 +48,9 @@ def command(
     ranks: int | None,
     microbatches: int | None,
     virtual: int | None,
+    global_batch: int | None,
+    micro_batch: int | None,
+    dp: int | None,
     target: str | None,
     speedup: str | None,
     framework: str | None,
@@ -55,11 +61,12 @@ def command(
     """The bubble of GPipe and 1F1B (v = 1) or interleaved 1F1B (v > 1) by closed form.
 
     Equal stages and no communication are assumed; `unbubble simulate` assumes nothing. With
-    --schedule, the bubble of that one. With --target, the fewest microbatches that keep within it;
-    -m may then be left out. With --speedup, how much must have been idle, and the most microbatches
-    that idle so much.
+    --schedule, the bubble of that one. A global batch makes m = N / (dp × micro-batch). With
+    --target, the fewest microbatches that keep within it; -m may then be left out. With --speedup,
+    how much must have been idle, and the most microbatches that idle so much.
     """
     p = shared.count(ranks, "p", "ranks")
+    microbatches, samples = _of_batch(microbatches, global_batch, micro_batch, dp)
     entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
     name = "1f1b" if v == 1 else "interleaved-1f1b"
@@ -92,6 +99,7 @@ def command(
         "ranks": p,
         "microbatches": m,
         "virtual_stages": v,
+        "global_batch": m * samples if samples is not None else None,
         "bubble_fraction": fraction,
         "bubble_overhead": overhead,
         "utilization": 1 - fraction,
@@ -122,6 +130,8 @@ def command(
         f"bubble overhead {percent(overhead):>9}  {of_work}\n"
         f"utilization     {percent(1 - fraction):>9}"
     )
+    if samples is not None:
+        click.echo(f"global batch    {m * samples:>9}  m × dp × micro-batch = {m} × {samples}")
     if v > 1 and (warmup := answer["warmup_forwards"]):
         ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
         click.echo(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
@@ -148,6 +158,28 @@ def command(
         )
         if not answer["schedule_exact"]:
             click.echo(f"Here that is not so, so it is no more than an estimate{_EXACT}")
+
+
+def _of_batch(
+    microbatches: int | None, batch: int | None, micro_batch: int | None, dp: int | None
+) -> tuple[int | None, int | None]:
+    """m, and the samples of a microbatch over all replicas (None where nothing says them)."""
+    for option, value in (("global-batch", batch), ("micro-batch", micro_batch), ("dp", dp)):
+        if value is not None and not 1 <= value <= shared.MAX_COUNT:
+            raise InputError(f"--{option} is {value}; it is from 1 to {shared.MAX_COUNT}")
+    if batch is None:
+        given = micro_batch is not None or dp is not None
+        return microbatches, (micro_batch or 1) * (dp or 1) if given else None
+    if microbatches is not None:
+        raise InputError(f"--global-batch {batch} and -m {microbatches} both say m; use one")
+    samples = (micro_batch or 1) * (dp or 1)
+    if batch % samples:
+        near = [n for n in (batch // samples * samples, -(-batch // samples) * samples) if n]
+        raise InputError(
+            f"--global-batch {batch} is no multiple of dp × micro-batch = {samples}, so m would "
+            f"be no whole number; the nearest that are: {' or '.join(map(str, near))}"
+        )
+    return batch // samples, samples
 
 
 def _wanted(target: str, name: str, p: int, v: int, times: Times) -> int:
