@@ -1,5 +1,7 @@
 """unbubble sweep, with the runs of the case book that people could not explain."""
 
+import json
+
 import pytest
 
 
@@ -47,8 +49,58 @@ def test_whether_the_bubble_limits_a_measured_run(unbubble, line, verdict, limit
 
 
 @pytest.mark.parametrize(
+    ("line", "gain", "verdict", "limited_by"),
+    [
+        # torchgpipe#30: 2 to 8 GPUs, 8 chunks; 8(m+1)/(2(m+7)) = 2.4 was possible
+        ("-p 2,8 -m 8 --seconds 2:371.96,8:493.3", 2.4, "p = 2 to 8: observed × 0.75, the bubble "
+         "model predicts × 2.40; not bubble-limited: that many ranks cost", "other"),
+        # marin#6532: 8 H100 as one pipeline or as two; (m+7)/(m+3) = 15/11
+        ("-p 4,8 -m 8 --devices 8 --throughput 8:8077,4:12150", 15 / 11, "p = 8 to 4: observed × "
+         "1.50, the bubble model predicts × 1.36; bubble-limited", "bubble"),
+        ("-p 2,4 -m 12 --throughput 2:100,4:250", 2 * 13 / 15, "more than the bubble gives: "
+         "something else changes with the ranks", "other"),
+    ],
+)  # fmt: skip
+def test_whether_the_bubble_limits_more_ranks(unbubble, line, gain, verdict, limited_by):
+    answer = unbubble(f"sweep {line} --json").json
+    assert answer["rows"][1]["gain"] == pytest.approx(gain)
+    assert verdict in answer["verdict"]
+    assert (answer["limited_by"], answer["ranks"]) == (limited_by, None)
+    assert verdict in unbubble(f"sweep {line}").out
+
+
+def test_ranks_share_the_times_of_the_model(unbubble, tmp_path):
+    line = "sweep -p 2,4 -m 8 --forward 8ms --backward 16ms --p2p 1ms"
+    rows = unbubble(f"{line} --json").json["rows"]
+    for row in rows:
+        p = row["ranks"]
+        share = f"--forward {8 / p}ms --backward {16 / p}ms --p2p 1ms"
+        alone = unbubble(f"simulate --schedule 1f1b -p {p} -m 8 {share} --json").json
+        assert row["step"] == pytest.approx(alone["makespan"])
+    assert "of p = 2, 4 the fastest is p = 4; the bubble is" in unbubble(line).out
+    # layers are split anew
+    (tmp_path / "costs.json").write_text(
+        json.dumps({"layers": [{"forward": 1, "backward": 2}] * 8})
+    )
+    rows = unbubble(f"sweep -p 2,4 -m 8 --costs {tmp_path}/costs.json --json").json["rows"]
+    assert [row["step"] for row in rows] == [9 * 12, 11 * 6]
+    # half of the model's backward is not given
+    rows = unbubble("sweep -p 2,4 -m 8 --forward 2 --backward-input 2 --json").json["rows"]
+    assert [row["step"] for row in rows] == [9 * 5 / 2, 11 * 5 / 4]
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("-p 4 -m 8", "-m goes with several -p; with one, it is m that is swept"),
+        ("-p 4 --devices 8", "--devices goes with several -p"),
+        ("-p 2,4", "-m (microbatches) is needed"),
+        ("-p 2,2 -m 4", "-p: 2 is given twice"),
+        ("-p 0,2 -m 4", "-p: 0 is below 1"),
+        ("-p 2,3 -m 8 --devices 4", "--devices 4 is no multiple of p = 3"),
+        ("-p 2,4 -m 8 --forward 1,2", "--forward is a list, and with several -p there is one time"),
+        ("-p 2,4 -m 8 --seconds 2:1,3:1", "the measurements are of p = 2, 3 and -p is 2, 4"),
+        ("-p 2,4 -m 8 --memory 1GiB", "several -p go without --plan, --memory and further -v"),
         ("", "-p (ranks) is needed"),
         ("-p 8 -v 0", "-v: 0 is below 1"),
         ("-p 8 --most 0", "--most is 0; the first m is 2"),

@@ -156,7 +156,9 @@ class StageTimes(NamedTuple):
 class CostOptions:
     """The costs that the options of `times` and `costs` give, for any schedule."""
 
-    def __init__(self, options: Mapping[str, Any]):
+    def __init__(self, options: Mapping[str, Any], *, parts: bool = False):
+        """With `parts` a single time is that of the whole model, divided over ranks and stages."""
+        self.parts = parts
         self.given = given_times(options)
         self.path: str | None = options.get("costs_path")
         split = options.get("layers_per_stage")
@@ -227,4 +229,20 @@ class CostOptions:
                 "--p2p is one time; a costs file gives every pair of ranks its own under edges"
             )
         rest: dict[str, Any] = {key: value for key, value in known.items() if key != "p2p"}
+        if self.parts:
+            rest = _shares(rest, schedule.ranks)
         return Costs.uniform(schedule.placement, p2p=hop, unit=self.given.unit, **rest)
+
+
+def _shares(times: Mapping[str, Any], ranks: int) -> dict[str, Fraction]:
+    """A rank's part of a model's times, those left out being 1."""
+    whole = {"forward": Fraction(1), **times}
+    if "backward" not in times or {"backward_input", "backward_weight"} & times.keys():
+        whole = {"backward_input": Fraction(1), "backward_weight": Fraction(1), **whole}
+    for key, value in whole.items():
+        if isinstance(value, list):
+            raise InputError(
+                f"--{key.replace('_', '-')} is a list, and with several -p there is one time, that "
+                "of the whole model; a costs file with layers is split anew for every p"
+            )
+    return {key: value / ranks for key, value in whole.items()}

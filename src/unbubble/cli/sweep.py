@@ -23,7 +23,9 @@ RUN_ONLY = ("model", "steps", "warmup", "timeout")
 
 @click.command("sweep")
 @click.option("--schedule", metavar="NAME", help="The family [default: the plan's, else 1f1b].")
-@click.option("-p", "--ranks", type=int, help="Pipeline ranks.")
+@click.option("-p", "--ranks", metavar="N,N,…", help="Pipeline ranks; several with -m.")
+@click.option("-m", "--microbatches", type=int, help="Of every step, where -p has several.")
+@click.option("--devices", type=int, help="All of them in use, for several -p [default: p].")
 @click.option("-v", "--virtual-stages", "virtual", metavar="N,N,…", help="Stages a rank holds.")
 @click.option("--most", type=int, help=f"The largest m [default: {MOST}, with --run {MOST_RUN}].")
 @click.option("--pays", default="2%", show_default=True, help="The gain that a doubling must give.")
@@ -43,7 +45,9 @@ RUN_ONLY = ("model", "steps", "warmup", "timeout")
 @shared.json
 def command(
     schedule: str | None,
-    ranks: int | None,
+    ranks: str | None,
+    microbatches: int | None,
+    devices: int | None,
     virtual: str | None,
     most: int | None,
     pays: str,
@@ -61,9 +65,19 @@ def command(
     With --plan and --run each m is also run on processes of this machine, two neighbours in one
     launch, beside its prediction; an interrupt keeps the rows that are finished. With measured
     throughputs, say whether they follow the bubble.
+
+    Several -p are swept at one -m instead, for the same model: the times are those of the whole
+    model then, and the measurements go by p. With --devices replicas use all of them.
     """
     from unbubble.cli.swept import Swept
 
+    counts = None if ranks is None else shared.counts(ranks, "-p")
+    several = counts is not None and len(counts) > 1
+    if not several and (microbatches is not None or devices is not None):
+        raise InputError(
+            f"{'-m' if microbatches is not None else '--devices'} goes with several -p; with one, "
+            "it is m that is swept"
+        )
     most = most if most is not None else MOST_RUN if for_real else MOST
     if most < 2:
         raise InputError(f"--most is {most}; the first m is 2, so it is at least that")
@@ -81,12 +95,17 @@ def command(
             else "measurements are of one -v; give only that one"
         )
     swept = Swept(pays=gain, memory_bytes=room, measured=observed is not None or for_real)
-    if plan_path is None:
+    if counts is not None and several:
+        if plan_path is not None or room is not None or len(chosen) > 1:
+            raise InputError("several -p go without --plan, --memory and further -v")
+        _ranked(swept, schedule, counts, microbatches, chosen[0], observed, devices, options)
+    elif plan_path is None:
         if for_real:
             raise InputError(
                 "--run is of a plan: give --plan FILE, as `unbubble partition -o` writes it"
             )
-        _typed(swept, schedule, ranks, chosen, most, observed, shared.CostOptions(options))
+        p = counts[0] if counts is not None else None
+        _typed(swept, schedule, p, chosen, most, observed, shared.CostOptions(options))
     else:
         costs = shared.CostOptions(options)
         if ranks is not None or costs.given.times or costs.path is not None:
@@ -123,6 +142,41 @@ def _typed(
                 memory_bytes=swept.memory_bytes,
             )
         )
+
+
+def _ranked(
+    swept: "Swept",
+    schedule: str | None,
+    ranks: Sequence[int],
+    microbatches: int | None,
+    virtual: int | None,
+    observed: Mapping[int, Fraction] | None,
+    devices: int | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Sweep a family over ranks at one m; a rank's share of the model is the smaller the more."""
+    from unbubble.families import family
+    from unbubble.sweep import over_ranks
+
+    m = shared.count(microbatches, "m", "microbatches", 8)
+    entry = family(schedule or "1f1b")
+    if twice := next((p for i, p in enumerate(ranks) if p in ranks[:i]), None):
+        raise InputError(f"-p: {twice} is given twice")
+    if observed is not None and sorted(observed) != sorted(ranks):
+        raise InputError(
+            f"the measurements are of p = {_list(observed)} and -p is {_joined(ranks)}"
+        )
+    for p in ranks:
+        if devices is not None and (devices < 1 or devices % p):
+            raise InputError(f"--devices {devices} is no multiple of p = {p}, one of -p")
+    costs = shared.CostOptions(options, parts=True)
+    swept.about(entry.name, None)
+    # on the same devices fewer ranks idle less: from the largest bubble to the smallest
+    orders = (
+        entry.fitted(p, m, virtual, costs_of=costs.costs_of)
+        for p in sorted(ranks, reverse=devices is not None)
+    )
+    swept.take(over_ranks(orders, costs.costs_of, observed=observed, devices=devices))
 
 
 def _planned(
@@ -295,4 +349,8 @@ def _series(text: str, option: str) -> dict[int, Fraction]:
 
 
 def _list(values: Mapping[int, Any]) -> str:
-    return ", ".join(map(str, sorted(values)))
+    return _joined(sorted(values))
+
+
+def _joined(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))

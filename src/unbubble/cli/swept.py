@@ -20,13 +20,13 @@ class Swept:
     memory_bytes: int | None = None
     measured: bool = False
     schedule: str = ""
-    ranks: int = 0
+    ranks: int | None = None
     skipped: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     ended: str = ""
     found: list[tuple[list[Row], tuple[int, ...]]] = field(default_factory=list)
 
-    def about(self, schedule: str, ranks: int) -> None:
+    def about(self, schedule: str, ranks: int | None) -> None:
         self.schedule, self.ranks = schedule, ranks
 
     def take(self, rows: Iterable[Row], layers_per_stage: tuple[int, ...] = ()) -> None:
@@ -82,7 +82,11 @@ class Swept:
             )
         limited = self.memory_bytes is not None
         print_table(
-            [_run_cells(row) if real else _cells(row, self.measured, limited) for row in self.rows]
+            [
+                ({"p": str(row.ranks)} if self.ranks is None else {})
+                | (_run_cells(row) if real else _cells(row, self.measured, limited))
+                for row in self.rows
+            ]
         )
         for each in self.skipped:
             click.echo(f"v = {each['virtual_stages']} is left out: {each['reason']}")
@@ -112,6 +116,7 @@ def _document(row: Row) -> dict[str, Any]:
     found = {
         "virtual_stages": row.virtual,
         "microbatches": row.microbatches,
+        "ranks": row.ranks,
         "step": row.step,
         "bubble_fraction": row.bubble_fraction,
         "throughput": row.throughput,

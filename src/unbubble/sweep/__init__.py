@@ -6,7 +6,7 @@ should give × 1.30, and a run that gives × 0.99 is bound by something that eve
 Which it is, the five classes of measured steps say.
 """
 
-from unbubble.sweep.rows import PAYS, Row, Taken, doublings, predicted_row, sweep
+from unbubble.sweep.rows import PAYS, Row, Taken, doublings, over_ranks, predicted_row, sweep
 from unbubble.sweep.verdict import Verdict, verdict
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Taken",
     "Verdict",
     "doublings",
+    "over_ranks",
     "predicted_row",
     "sweep",
     "verdict",

@@ -1,4 +1,5 @@
-"""Rows of a sweep: one step each, with twice the microbatches of the row before."""
+"""Rows of a sweep: one step each, with twice the microbatches of the row before, or on other
+ranks."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ class Row:
     by the control's where there is one; the gains are over the row before, None in the first.
     A run's gain is over the row before as it was in the same launch, where that row's throughput
     was other than in its own by the part `drift`.
+    `replicas` of the pipeline run side by side, and `throughput` is that of all of them.
     `peak_bytes` is what the fullest rank holds, None where the costs know no bytes; a row that does
     not fit into the memory is the last one and is only predicted.
     """
@@ -60,11 +62,16 @@ class Row:
     observed_gain: Fraction | None = None
     taken: Taken | None = None
     drift: float = 0.0
+    replicas: Fraction = Fraction(1)
+
+    @property
+    def ranks(self) -> int:
+        return self.timeline.ranks
 
     @property
     def step(self) -> Fraction:
         """The predicted step in the unit of the costs."""
-        return self.microbatches / self.throughput
+        return self.microbatches * self.replicas / self.throughput
 
     @cached_property
     def classes(self) -> dict[str, float]:
@@ -201,3 +208,27 @@ def sweep(
 def _with(row: Row, observed: Fraction, before: Row | None) -> Row:
     gain = observed / before.observed if before is not None and before.observed else None
     return replace(row, observed=observed, observed_gain=gain)
+
+
+def over_ranks(
+    schedules: Iterable[Schedule],
+    costs_of: Callable[[Schedule], Costs],
+    *,
+    observed: Mapping[int, Fraction] | None = None,
+    devices: int | None = None,
+) -> Iterator[Row]:
+    """One row for each schedule, which have other numbers of ranks; `observed` goes by those.
+
+    With `devices` as many replicas of the pipeline run as there is room for, otherwise one.
+    """
+    before: Row | None = None
+    for schedule in schedules:
+        row = predicted_row(schedule, costs_of(schedule))
+        replicas = Fraction(devices or row.ranks, row.ranks)
+        throughput = row.throughput * replicas
+        gain = throughput / before.throughput if before is not None else None
+        row = replace(row, throughput=throughput, replicas=replicas, gain=gain)
+        if observed is not None:
+            row = _with(row, observed[row.ranks], before)
+        yield row
+        before = row

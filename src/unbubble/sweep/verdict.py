@@ -55,18 +55,30 @@ def verdict(rows: Sequence[Row], pays: Fraction = PAYS) -> Verdict:
 def _followed(rows: Sequence[Row]) -> tuple[str, bool, str]:
     """The gains from the first row to the last, whether the one follows the other, and in words."""
     seen, predicted = _over_all(rows)
+    name, sizes = "m", [row.microbatches for row in rows]
+    if _of_ranks(rows):
+        name, sizes = "p", [row.ranks for row in rows]
     facts = (
-        f"m = {rows[0].microbatches} to {rows[-1].microbatches}: observed × {float(seen):.2f}, the "
-        f"bubble model predicts × {float(predicted):.2f}"
+        f"{name} = {sizes[0]} to {sizes[-1]}: observed × {float(seen):.2f}, the bubble model "
+        f"predicts × {float(predicted):.2f}"
     )
     share = (seen - 1) / (predicted - 1) if predicted > 1 else Fraction(0)
     if share < FOLLOWS[0]:
         why = "not bubble-limited: every microbatch costs something that more of them do not hide"
+        if _of_ranks(rows):
+            why = "not bubble-limited: that many ranks cost or lack something that is no bubble"
     elif share <= FOLLOWS[1]:
         return facts, True, "bubble-limited: the gain is the bubble's"
     else:
         why = "more than the bubble gives: something else improves with m, so sweep a control too"
+        if _of_ranks(rows):
+            why = "more than the bubble gives: something else changes with the ranks"
     return facts, False, why
+
+
+def _of_ranks(rows: Sequence[Row]) -> bool:
+    """Whether it is the ranks that differ, and not the microbatches."""
+    return rows[0].ranks != rows[-1].ranks
 
 
 def _over_all(rows: Sequence[Row]) -> tuple[Fraction, Fraction]:
@@ -76,6 +88,13 @@ def _over_all(rows: Sequence[Row]) -> tuple[Fraction, Fraction]:
 
 
 def _predicted(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict:
+    if _of_ranks(rows):
+        best = max(rows, key=lambda row: row.throughput)
+        return Verdict(
+            text=f"of p = {', '.join(str(row.ranks) for row in rows)} the fastest is p = "
+            f"{best.ranks}; the bubble is {float(best.bubble_fraction):.1%} there",
+            classes=_classes(best),
+        )
     stops = len(rows) > 1 and rows[-1].gain is not None and rows[-1].gain < 1 + pays
     at = rows[-2] if stops else rows[-1]
     bubble = f"the bubble is {float(at.bubble_fraction):.1%} there"
