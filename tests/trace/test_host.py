@@ -93,3 +93,56 @@ def test_a_thread_that_wakes_late_still_waits(seen, told):
     assert usual.start == 200 * US
     assert late.start == (4_200 + 3_000 - 40) * US
     assert another.start == 8_200 * US
+
+
+@pytest.mark.parametrize("took", [100, 900])
+def test_a_loss_behind_a_forward_s_range_is_told_where_it_counts(took, tmp_path):
+    """PyTorch's GPipe computes it there; it was overhead without a word."""
+    writer = Writer(0, 2)
+    for category, name, start, end in (
+        STEP,
+        ("user_annotation", "Forward 0", 100, 1_000),
+        ("cpu_op", "aten::linear", 110, 990),
+        ("cpu_op", "aten::cross_entropy_loss", 1_010, 1_010 + took),
+        ("user_annotation", "Backward 0", 2_000, 3_000),
+        ("cpu_op", "autograd::engine::evaluate_function: NllLossBackward", 2_010, 2_990),
+    ):
+        writer.event(category, name, start * US, end * US, 1)
+    flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
+    writer.events += [flow | {"ph": "s", "ts": 1_010}, flow | {"ph": "f", "ts": 2_010}]
+    trace = load(str(writer.write(tmp_path)))
+    seen = observe(trace, trace.windows[0], 0)
+    assert seen.actions[0].end <= seen.begin + 1_005 * US
+    told = [reason for reason in seen.unknown if "forwards went on behind their ranges" in reason]
+    assert bool(told) == (took > 200)
+
+
+def test_a_call_lasts_until_it_returns(seen):
+    """A thread that lost its core at the end of an annotated call was not in the call any more."""
+    (action,) = seen(
+        STEP,
+        ("user_annotation", "pp:forward_one_chunk/stage=0/mb=0", 100, 5_000),
+        ("cpu_op", "aten::linear", 120, 1_000),
+    )
+    assert (action.start, action.end) == (100 * US, 5_000 * US)
+
+
+@pytest.mark.parametrize("waited", [True, False])
+def test_a_pause_that_no_wait_explains_is_told_behind_recovered_actions(waited, tmp_path):
+    """It may have been the action's, and was counted nowhere without a word."""
+    writer = Writer(0, 2)
+    for category, name, start, end in (
+        STEP,
+        ("cpu_op", "aten::linear", 100, 200),
+        ("user_annotation", "gloo:send", 300 if waited else 7_010, 7_000 if waited else 7_500),
+        ("cpu_op", "c10d::send", 7_010, 7_020),
+        ("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 9_000, 9_500),
+    ):
+        writer.event(category, name, start * US, end * US, 1)
+    flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
+    writer.events += [flow | {"ph": "s", "ts": 100}, flow | {"ph": "f", "ts": 9_000}]
+    trace = load(str(writer.write(tmp_path)))
+    seen = observe(trace, trace.windows[0], 0)
+    assert len(seen.actions) == 2
+    told = [reason for reason in seen.unknown if "nothing ran for" in reason]
+    assert bool(told) != waited

@@ -36,7 +36,8 @@ AFTERMATH_NS = 50_000
 @dataclass
 class HostStep:
     """What a step's thread shows, sorted by time. Found with the actions: `hollow` is the time at
-    the ends of their ranges in which nothing ran, `late` the time for which what they waited for
+    the ends of their ranges in which nothing ran (behind a recovered one, until the thread did
+    something, if nothing that it may have waited for ended then); `late` that for which their input
     was there and nothing ran yet, beyond the usual."""
 
     window: Window
@@ -98,7 +99,9 @@ class HostStep:
                 free_again = min(until, busy[after] if after < len(busy) else until)
                 end = last + min((free_again - last) // 2, AFTERMATH_NS)
                 start += _waited(body, waits, first, last)
-                if not tight:
+                if tight and high > last:  # the call had not returned yet
+                    end = max(end, min(high, free_again))
+                elif not tight or (after < len(busy) and _last(waits, free_again) <= last):
                     self.hollow += free_again - end
             if found:
                 start = max(start, found[-1].end)

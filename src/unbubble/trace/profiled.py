@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from unbubble.action import COMPUTE, Action, Kind
 from unbubble.trace.device import DeviceStep
 from unbubble.trace.host import HostStep
-from unbubble.trace.intervals import Interval
+from unbubble.trace.intervals import Interval, length, union
+from unbubble.trace.losses import behind_forwards
 from unbubble.trace.names import Named
 from unbubble.trace.observed import HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
@@ -43,9 +44,14 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         unknown.append(
             f"events: {trace.left_out} are left out, for want of a name, category, phase or thread"
         )
+    behind = list(behind_forwards(on_host, ranges, trace.linked))
+    outside = length(union(behind))
     if trace.launched:
         on_device = DeviceStep(trace, window)
         actions, idle = on_device.actions(ranges)
+        outside = length(
+            union((k.start, k.end) for at in behind for k in on_device.launched_in(at))
+        )
         if idle:
             unknown.append(f"actions: {len(idle)} ranges launched no kernel, as {idle[0]}")
         halves, sends, receives, reason = on_device.halves()
@@ -61,8 +67,8 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         ]
         if on_host.hollow > (window.end - window.begin) * HOLLOW:
             unknown.append(
-                f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at the ends of their "
-                "ranges, and it is not in their compute"
+                f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at their ends, and it is "
+                "not in their compute"
             )
         if on_host.late > (window.end - window.begin) * LATE:
             unknown.append(
@@ -71,6 +77,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
+    if outside > (window.end - window.begin) * HOLLOW:
+        unknown.append(
+            f"actions: for {outside / 1e9:.3g} s forwards went on behind their ranges, as a loss "
+            "does; it is in no action and counts as overhead"
+        )
     if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):
         unknown.append("tail: whom its collectives waited for, which is in their time")
     looked_at = (
