@@ -88,6 +88,24 @@ def test_edges_by_class_and_by_pair():
     assert latency == [[0, 1, 5, 9], [1, 0, 5, 5], [5, 5, 0, 1], [5, 5, 1, 0]]
 
 
+@pytest.mark.parametrize(
+    ("classes", "inside", "outside"),
+    [
+        ('"across_boxes": {"latency": 5}', 0, 5),
+        ('"across_boxes": {"latency": 5}, "default": {"latency": 2}', 2, 5),
+        ('"same_box": {"latency": 1}, "default": {"latency": 2}', 1, 2),
+        ('"same_box": {"latency": 1}', 1, 0),
+    ],
+)
+def test_a_class_of_edges_says_nothing_of_the_other(classes, inside, outside):
+    """Edges across boxes alone held inside the boxes too, and were not looked at beside a
+    default."""
+    rows = ",".join(['{"forward": 1, "backward": 1}'] * 4)
+    costs = parse_costs(f'{{"edges": {{{classes}, "ranks_per_box": 2}}, "stages": [{rows}]}}')
+    assert costs.edge_between(0, 1).latency == costs.edge_between(3, 2).latency == inside
+    assert costs.edge_between(1, 2).latency == costs.edge_between(3, 0).latency == outside
+
+
 ROW = '"stages": [{"forward": 1, "backward": 1}]'
 
 

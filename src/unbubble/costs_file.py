@@ -232,18 +232,19 @@ def _edge_tables(value: Value) -> dict[str, dict[str, Value]]:
 def _edges(value: Value, clock: Clock, rows: int) -> tuple[Edge, dict[tuple[int, int], Edge]]:
     """The edge of every pair, and those of the pairs that differ."""
     made = {key: _edge(edge, clock) for key, edge in _edge_tables(value).items()}
-    base = made.get("") or made.get("default") or made.get("across_boxes") or Edge()
+    every = made.get("") or made.get("default") or Edge()
+    base, inside = made.get("across_boxes", every), made.get("same_box", every)
     edges: dict[tuple[int, int], Edge] = {}
-    if "same_box" in made:
+    if boxed := next((key for key in ("same_box", "across_boxes") if key in made), None):
         keys = value.table()
         if "ranks_per_box" not in keys:
-            raise value.error("same_box needs ranks_per_box, the number of ranks in one box")
+            raise value.error(f"{boxed} needs ranks_per_box, the number of ranks in one box")
         box = keys["ranks_per_box"].integer(1, 1 << 20)
         for source in range(rows):
             first = source // box * box
             for destination in range(first, min(first + box, rows)):
                 if source != destination:
-                    edges[source, destination] = made["same_box"]
+                    edges[source, destination] = inside
     for key, edge in made.items():
         if match := PAIR.fullmatch(key):
             source, destination = int(match[1]), int(match[3])
