@@ -1,5 +1,7 @@
 """unbubble partition."""
 
+import json
+
 import pytest
 
 from unbubble.plan import load_plan
@@ -149,6 +151,24 @@ def test_a_plan_is_drawn_and_simulated_at_the_same_times(unbubble, tmp_path):
     assert planned == unbubble(f"simulate --plan {plan} --json").json["makespan"] == 99
     assert "makespan 99 " in unbubble(f"schedule show {plan}").out
     assert "makespan 57 " in unbubble(f"schedule show {plan} --forward 1").out
+
+
+@pytest.mark.parametrize("schedule", ["zb-1p", "zb-v", "v-half", "zb-h1", "interleaved -v 2"])
+def test_what_adapts_to_the_costs_takes_as_long_here_as_simulated(unbubble, tmp_path, schedule):
+    """The order was that for equal times: 457 for ZB-1p and 465 for V-Half."""
+    costs, plan = tmp_path / "costs.json", tmp_path / "plan.json"
+    block = {"forward": 4, "backward_input": 5, "backward_weight": 3}
+    ends = [dict.fromkeys(block, 1), {"forward": 8, "backward_input": 9, "backward_weight": 8}]
+    costs.write_text(json.dumps({"layers": [ends[0], *[block] * 8, ends[1]]}))
+    line = f"--costs {costs} -p 3 -m 9 --schedule {schedule} --json"
+    answer = unbubble(f"partition {line} -o {plan}").json
+    split = ",".join(map(str, answer["layers_per_stage"]))
+    simulated = unbubble(f"simulate {line} --layers-per-stage {split}").json
+    assert answer["makespan"] == simulated["makespan"]
+    assert answer["makespan"] == unbubble(f"simulate --plan {plan} --json").json["makespan"]
+    naive = ",".join(map(str, answer["naive"]["layers_per_stage"]))
+    simulated = unbubble(f"simulate {line} --layers-per-stage {naive}").json
+    assert answer["naive"]["makespan"] == simulated["makespan"]
 
 
 def test_pipedream_takes_as_long_here_as_simulated(unbubble, tmp_path):
