@@ -233,10 +233,15 @@ def interleaved_span(
 
 
 def peak_in_flight(
-    schedule: str, ranks: int, microbatches: int, virtual: int = 1, rank: int = 0
+    schedule: str,
+    ranks: int,
+    microbatches: int,
+    virtual: int = 1,
+    rank: int = 0,
+    group: int | None = None,
 ) -> Fraction:
     """Microbatches of a whole rank whose activations are held at most; for 1F1B on `rank`, for the
-    others on the fullest rank."""
+    others on the fullest rank. `group` is that of an interleaved schedule (p)."""
     p, m, v = ranks, Fraction(microbatches), virtual
     _counts(ranks=p, microbatches=microbatches, virtual_stages=v)
     held: dict[str, Fraction | int] = {
@@ -244,10 +249,13 @@ def peak_in_flight(
         "gpipe": m,
         "looped-bfs": m,
         "1f1b": p - rank,
-        "interleaved-1f1b": p + Fraction(p - 1, v),
+        "eager-1f1b": 2 * p - 1,
+        # p + (p−1)/v where the group is p: those that run ahead, and one more
+        "interleaved-1f1b": Fraction(interleaved_warmup(p, v, 0, group) + 1, v),
         "zb-h1": p,
         "zb-h2": 2 * p - 1,
         "zb-v": p,
+        "zbv-zero-bubble": p,
         "v-half": (p + 2) // 2,
         "v-min": (p + 4) // 3,
         "dualpipe": p + 1,

@@ -110,3 +110,22 @@ def test_what_is_let_go_with_the_input_gradient(unbubble, costs_of):
     assert gib(unbubble(f"{line} {late}").json) == [2, 2]
     early = costs_of([0, 0], [1, 1], "held_until_input_bytes")
     assert gib(unbubble(f"{line} {early}").json) == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1f1b -p 8 -m 64", "1f1b -p 8 -m 3", "gpipe -p 4 -m 12", "eager-1f1b -p 4 -m 10",
+        "interleaved -p 8 -m 16 -v 2", "interleaved -p 4 -m 12 -v 4", "interleaved -p 4 -m 10 -v 2",
+        "interleaved:group=6 -p 4 -m 12 -v 2", "interleaved:rule=megatron -p 4 -m 8 -v 3",
+        "looped-bfs -p 4 -m 8 -v 2", "dualpipe -p 8 -m 20", "zb-v -p 4 -m 8", "zb-h2 -p 4 -m 12",
+        "naive -p 4 -m 1",
+    ],
+)  # fmt: skip
+def test_what_the_fullest_rank_holds_by_closed_form(unbubble, line):
+    """A lesson's table said p · v for interleaved schedules (ai-engineering-from-scratch PR#66)."""
+    closed = unbubble(f"bubble --schedule {line} --json").json["in_flight"]
+    assert closed == max(unbubble(f"simulate --schedule {line} --json").json["peak_activations"])
+    assert (
+        f"in flight       {closed:>9g}  microbatches" in unbubble(f"bubble --schedule {line}").out
+    )

@@ -23,6 +23,7 @@ from unbubble.formulas import (
     microbatches_for,
     most_microbatches,
     next_legal,
+    peak_in_flight,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def command(
         "microbatches_for_target_legal": legal,
         "legal_rule": None if legal is None and framework is None else rule,
         "exact": exact,
+        "in_flight": _in_flight(name, p, m, v, entry),
         "warmup_forwards": _warmup(name, p, m, v, entry),
         "unit": given.unit,
         **timed,
@@ -132,6 +134,9 @@ def command(
     )
     if samples is not None:
         click.echo(f"global batch    {m * samples:>9}  m × dp × micro-batch = {m} × {samples}")
+    if (held := answer["in_flight"]) is not None:
+        beside = ", under GPipe all" if entry is None and v == 1 else ""
+        click.echo(f"in flight       {number(held):>9}  microbatches on the fullest rank{beside}")
     if v > 1 and (warmup := answer["warmup_forwards"]):
         ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
         click.echo(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
@@ -226,15 +231,28 @@ def _least_legal(m: int, p: int, v: int, rules: str, entry: "Family | None") -> 
             return m
 
 
+def _in_flight(name: str, p: int, m: int, v: int, entry: "Family | None") -> Fraction | None:
+    """Microbatches of a whole rank that the fullest one holds; None where no form is known."""
+    try:
+        return peak_in_flight(name, p, m, v, group=_group(p, m, entry))
+    except InputError:
+        return None
+
+
+def _group(p: int, m: int, entry: "Family | None") -> int:
+    """The microbatch group of an interleaved schedule."""
+    chosen = dict(entry.preset) if entry is not None else {}
+    by_rounds = entry is not None and chosen.get("rule") != "megatron"
+    return int(chosen.get("group", m // max(1, m // p) if by_rounds else p))
+
+
 def _warmup(name: str, p: int, m: int, v: int, entry: "Family | None") -> list[int] | None:
     """Forwards of a stage that each rank runs before it alternates; None for other schedules."""
     if name not in ("1f1b", "interleaved-1f1b") or p > _MOST_LISTED:
         return None
     if v == 1:
         return [min(p - 1 - rank, m) for rank in range(p)]
-    chosen = dict(entry.preset) if entry is not None else {}
-    by_rounds = entry is not None and chosen.get("rule") != "megatron"
-    group = int(chosen.get("group", m // max(1, m // p) if by_rounds else p))
+    group = _group(p, m, entry)
     return [min(interleaved_warmup(p, v, rank, group), v * m) for rank in range(p)]
 
 
