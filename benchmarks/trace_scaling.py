@@ -7,13 +7,15 @@ folder, each action so many kernels, and reads them whole with one process and w
 are cores; the answers must be equal. Beside that an anchor: so many processes that each read their
 share of the files and know nothing of each other, which is what the machine has to give. Every
 measurement is a process of its own; the fastest of several rounds, taken in turn, counts. `--dask`
-adds a local cluster of Dask (`unbubble[distributed]`). Prints seconds, ratios, and the memory and
-processor time of the main process, which is what does not scale.
+adds a local cluster of Dask (`unbubble[distributed]`). Prints seconds, ratios, how many cores other
+programs kept busy meanwhile, and the memory and processor time of the main process, which is what
+does not scale.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -73,11 +75,41 @@ for source in sys.argv[1:]:
 
 
 class Taken(NamedTuple):
-    """Of one reading; the main process alone but for the seconds on the wall."""
+    """Of one reading: seconds on the wall, cores that others kept busy meanwhile, and the peak
+    memory and processor seconds of the main process alone."""
 
     seconds: float
+    others: float
     memory: float
     used: float
+
+
+class Watch:
+    """The time that passes, and how many cores others keep busy meanwhile (where /proc tells)."""
+
+    def __init__(self) -> None:
+        self.begin, self.busy = time.perf_counter(), self._busy_s()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
+    @property
+    def others(self) -> float:
+        return max((self._busy_s() - self.busy) / self.seconds, 0.0)
+
+    @staticmethod
+    def _busy_s() -> float:
+        """Processor time of everybody but this process and the children that have ended."""
+        try:
+            user, nice, system, _, _, irq, soft, *_ = map(
+                int, Path("/proc/stat").read_text().split()[1:9]
+            )
+        except OSError:
+            return 0.0
+        total = (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+        own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return total - sum(one.ru_utime + one.ru_stime for one in own)
 
 
 def write(folder: Path, ranks: int, kernels: int, rank: int) -> None:
@@ -96,22 +128,23 @@ def started(*command: str) -> "subprocess.Popen[str]":
 
 def whole(script: Path, folder: Path, how: str, jobs: int) -> tuple[Taken, Any]:
     """What the main process took (s, peak MB, processor s), and what stands for the answer."""
+    watch = Watch()
     process = started(str(script), str(folder), how, str(jobs))
     out, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"reading with {how} ended with status {process.returncode}")
     seconds, memory, used, *answer = json.loads(out)
-    return Taken(seconds, memory, used), answer
+    return Taken(seconds, watch.others, memory, used), answer
 
 
-def apart(files: list[Path], jobs: int) -> float:
-    """Seconds of so many processes that each read their share of the files."""
-    begin = time.perf_counter()
+def apart(files: list[Path], jobs: int) -> tuple[float, float]:
+    """The same of so many processes that each read their share of the files."""
+    watch = Watch()
     processes = [started("-c", SHARE, *map(str, files[i::jobs])) for i in range(jobs)]
     ended = [process.wait() for process in processes]
     if any(ended):
         raise SystemExit("a process that reads its share failed")
-    return time.perf_counter() - begin
+    return watch.seconds, watch.others
 
 
 def main() -> None:
@@ -139,7 +172,7 @@ def main() -> None:
         if options.dask:
             ways[f"Dask's cluster of {jobs}"] = ("dask", jobs)
         best: dict[str, Taken] = {}
-        shares: dict[int, float] = {}
+        shares: dict[int, tuple[float, float]] = {}
         answers = set()
         for _ in range(options.rounds):
             for name, way in ways.items():
@@ -147,13 +180,15 @@ def main() -> None:
                 best[name] = min(best.get(name, taken), taken)
                 answers.add(str(answer))
             for count in (1, jobs):
-                shares[count] = min(apart(files, count), shares.get(count, float("inf")))
+                found = apart(files, count)
+                shares[count] = min(found, shares.get(count, found))
         alone = best["one process"].seconds
-        for name, (seconds, memory, used) in best.items():
-            print(f"{name:<24} {seconds:6.2f} s  × {alone / seconds:.2f}  main process: "
-                  f"{memory:.0f} MB, {used:.2f} s of processor time")  # fmt: skip
-        print(f"{f'{jobs} that know no other':<24} {shares[jobs]:6.2f} s  "
-              f"× {shares[1] / shares[jobs]:.2f} of {shares[1]:.2f} s")  # fmt: skip
+        for name, (seconds, others, memory, used) in best.items():
+            print(f"{name:<24} {seconds:6.2f} s  × {alone / seconds:.2f}  others {others:.1f}  "
+                  f"main process: {memory:.0f} MB, {used:.2f} s of processor time")  # fmt: skip
+        (one, _), (many, others) = shares[1], shares[jobs]
+        print(f"{f'{jobs} that know no other':<24} {many:6.2f} s  × {one / many:.2f}  others "
+              f"{others:.1f}  ({one:.2f} s with one)")  # fmt: skip
         if len(answers) > 1:
             raise SystemExit("the answers differ")
         print("the answers are equal")
