@@ -26,6 +26,8 @@ def rank_loads(timeline: Timeline, costs: Costs) -> tuple[Fraction, ...]:
     """F + B + exposed communication of one microbatch on every rank of a simulated step, in ticks:
     the mean over the microbatches and the sum over the rank's stages."""
     microbatches = timeline.schedule.microbatches
+    if not timeline.schedule.with_comms:
+        return tuple(Fraction(work, microbatches) for work in timeline.work)
     return tuple(
         Fraction(work + _communication(timeline, costs, rank), microbatches)
         for rank, work in enumerate(timeline.work)
@@ -35,8 +37,6 @@ def rank_loads(timeline: Timeline, costs: Costs) -> tuple[Fraction, ...]:
 def _communication(timeline: Timeline, costs: Costs, rank: int) -> int:
     """Ticks in which sends and receives hold the rank, in the whole step."""
     schedule, spent = timeline.schedule, 0
-    if not schedule.with_comms:
-        return 0
     for key, count in Counter(map(_KIND_AND_STAGE.__and__, schedule.codes[rank])).items():
         kind, stage = Kind(key & KIND_MASK), key >> STAGE_SHIFT
         if kind not in TRANSFER:
