@@ -24,6 +24,7 @@ from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.simulate import Timeline
+from unbubble.terminal import table, wrapped
 from unbubble.trace.recording import dump_recording
 
 TARGET = "unbubble.runtime.decoder:small"
@@ -80,7 +81,7 @@ def demo(
     """
     need_torch()
     folder.mkdir(parents=True, exist_ok=True)
-    say(f"profiling {target}: {rounds} rounds in {ranks} processes at once")
+    say(wrapped(f"profiling {target}: {rounds} rounds in {ranks} processes at once"))
     found = profile(target, processes=ranks, rounds=rounds, on_progress=on_progress)
     layers = found.costs
     dump_costs(
@@ -98,7 +99,7 @@ def demo(
     dump_plan(folder / "naive.json", naive.plan(layers, target))
     dump_plan(folder / "chosen.json", chosen.plan(layers, target))
 
-    say(f"running both plans on {ranks} processes, {steps} steps each in turn")
+    say(wrapped(f"running both plans on {ranks} processes, {steps} steps each in turn"))
     pair = {"naive": naive, "chosen": chosen}
     setups = [Setup(lowered(c.schedule), c.layers_per_stage) for c in pair.values()]
     ran = run(setups, target, steps=steps, on_progress=on_progress)
@@ -108,10 +109,11 @@ def demo(
     }
     for name, outcome in outcomes.items():
         _report(folder, name, pair[name], outcome, target)
-        say(f"\n{name}: {pair[name].schedule.name}, layers per stage {_split(pair[name])}")
+        about = f"{name}: {pair[name].schedule.name}, layers per stage {_split(pair[name])}"
+        say("\n" + wrapped(about))
         say("\n".join(outcome.lines()))
     say("\n" + "\n".join(_verdict(pair, outcomes)))
-    say(f"\nthe files are in {folder}/; open {folder}/chosen.html")
+    say("\n" + wrapped(f"the files are in {folder}/; open {folder}/chosen.html"))
     answer = _document(layers, candidates, pair, outcomes)
     for name, outcome in outcomes.items():
         if (gradients := outcome.measured.gradients) and not gradients.equal:
@@ -163,14 +165,17 @@ def _fastest(layers: Costs, schedule: Schedule, naive: tuple[int, ...]) -> tuple
 
 
 def _compared(candidates: Sequence[Candidate], chosen: Candidate) -> list[str]:
-    lines = [f"{'predicted on these costs':26}{'layers per stage':>20}{'step ms':>10}{'bubble':>9}"]
-    for candidate in candidates:
-        mark = "  <- chosen" if candidate is chosen else ""
-        lines.append(
-            f"{_title(candidate):26}{_split(candidate):>20}{1e3 * candidate.predicted_s:10.1f}"
-            f"{float(candidate.predicted.bubble_fraction):9.1%}{mark}"
-        )
-    return lines
+    rows = [
+        {
+            "predicted on these costs": _title(candidate),
+            "step ms": f"{1e3 * candidate.predicted_s:.1f}",
+            "bubble": f"{float(candidate.predicted.bubble_fraction):.1%}",
+            "": "chosen" if candidate is chosen else "",
+            "layers per stage": _split(candidate),
+        }
+        for candidate in candidates
+    ]
+    return table(rows)
 
 
 def _title(candidate: Candidate) -> str:
@@ -183,19 +188,21 @@ def _split(candidate: Candidate) -> str:
 
 def _verdict(pair: dict[str, Candidate], outcomes: dict[str, Outcome]) -> list[str]:
     """The short table at the end."""
-    lines = [
-        f"{'plan':10}{'schedule':20}{'layers':>16}{'measured':>12}{'predicted':>12}{'error':>8}"
+    rows = [
+        {
+            "plan": name,
+            "schedule": pair[name].schedule.name,
+            "layers": _split(pair[name]),
+            "measured ms": f"{1e3 * outcome.step_s:.1f}",
+            "predicted ms": f"{1e3 * outcome.predicted_s:.1f}",
+            "error": f"{outcome.error:+.1%}",
+        }
+        for name, outcome in outcomes.items()
     ]
-    for name, outcome in outcomes.items():
-        schedule = pair[name].schedule.name
-        lines.append(
-            f"{name:10}{schedule:20}{_split(pair[name]):>16}{1e3 * outcome.step_s:9.1f} ms"
-            f"{1e3 * outcome.predicted_s:9.1f} ms{outcome.error:+8.1%}"
-        )
     speed = outcomes["naive"].step_s / outcomes["chosen"].step_s
     promised = outcomes["naive"].predicted_s / outcomes["chosen"].predicted_s
-    lines.append(f"the chosen plan is {speed:.3f} times as fast; {promised:.3f} was predicted")
-    return lines
+    words = f"the chosen plan is {speed:.3f} times as fast; {promised:.3f} was predicted"
+    return [*table(rows), wrapped(words)]
 
 
 def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, target: str) -> None:

@@ -45,3 +45,9 @@ def refused(unbubble):
         return result.err
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch):
+    """Answers as a pipe gets them, whatever terminal the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)

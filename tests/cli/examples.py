@@ -15,6 +15,7 @@ TINY = "unbubble.runtime.decoder:tiny"
 EXAMPLES = {
     "bubble": [
         "-p 8 -m 64",
+        "-p 8 -v 4 --global-batch 512 --dp 4",
         "-p 4 -m 6 -v 2 --framework megatron --target 5% --speedup 67/55 --schedule interleaved",
         "-p 4 -m 2 --schedule zb-h1",
         "-p 4 -m 8 --schedule dualpipe-v",
@@ -34,6 +35,8 @@ EXAMPLES = {
         "-p 4 --most 16",
         "-p 2 --schedule interleaved-1f1b -v 1,2 --most 8",
         "-p 8 --throughput 8:8077,16:7987 --control 8:9000,16:9100",
+        "-p 4,8 -m 8 --devices 8 --throughput 8:8077,4:12150",
+        "--plan plan.json --most 8 --memory 1GiB",
     ],
     "partition": [
         "--layers 61 -p 4",
@@ -64,8 +67,9 @@ def lay_out(folder):
     rows = ",".join(layer % (i, 1 + i % 3) for i in range(13))
     (folder / "layers.json").write_text(f'{{"unit": "ms", "layers": [{rows}]}}')
     order = generate("1f1b", 2, 4)
-    stages = [StageCosts(forward=Duration(n * 10**6), backward=Duration(2 * 10**6)) for n in (1, 2)]
-    costs = Costs(stages=tuple(stages), unit="s", ticks_per_unit=10**9)
+    one = StageCosts(backward=Duration(2 * 10**6), held_until_input_bytes=1 << 20)
+    stages = tuple(replace(one, forward=Duration(n * 10**6)) for n in (1, 2))
+    costs = Costs(stages=stages, unit="s", ticks_per_unit=10**9)
     plan = Plan(schedule=order, costs=costs, layers_per_stage=(4, 4), model=TINY)
     dump_plan(folder / "plan.json", plan)
     dump_recording(folder / "step.json", [replace(simulate(order, costs), measured=True)])

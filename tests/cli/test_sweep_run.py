@@ -65,7 +65,8 @@ def test_two_v_of_a_real_decoder(unbubble, tmp_path):
     assert len(answer["verdicts"]) == 2
 
 
-def test_its_table_fits_a_terminal(capsys):
+def test_its_table_fits_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     found = Swept(pays=Fraction(2, 100), measured=True)
     found.about("1f1b", 2)
     found.take(swept(Runner(lambda m: costs(1 + m / 20)), 16), (4, 4))

@@ -7,7 +7,7 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json
+from unbubble.cli.output import number, percent, print_json, say
 from unbubble.errors import InputError
 from unbubble.formulas import (
     BY_SIZES,
@@ -126,43 +126,43 @@ def command(
         of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
         of_work = f"idle / total work = (p−1)/{divisor} = {overhead}"
         name = "GPipe and 1F1B" if v == 1 else "interleaved 1F1B"
-    click.echo(
+    say(
         f"{name}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
         f"bubble fraction {percent(fraction):>9}  {of_total}\n"
         f"bubble overhead {percent(overhead):>9}  {of_work}\n"
         f"utilization     {percent(1 - fraction):>9}"
     )
     if samples is not None:
-        click.echo(f"global batch    {m * samples:>9}  m × dp × micro-batch = {m} × {samples}")
+        say(f"global batch    {m * samples:>9}  m × dp × micro-batch = {m} × {samples}")
     if (held := answer["in_flight"]) is not None:
         beside = ", under GPipe all" if entry is None and v == 1 else ""
-        click.echo(f"in flight       {number(held):>9}  microbatches on the fullest rank{beside}")
+        say(f"in flight       {number(held):>9}  microbatches on the fullest rank{beside}")
     if v > 1 and (warmup := answer["warmup_forwards"]):
         ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
-        click.echo(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
+        say(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
     if not exact and name not in FORMS:
-        click.echo(f"m < p, so it idles more than that{_EXACT}")
+        say(f"m < p, so it idles more than that{_EXACT}")
     if framework is not None and microbatches is not None:
         verdict = "legal" if m == least else f"not legal, the next is {least}"
-        click.echo(f"m = {m}          {verdict} ({rule})")
+        say(f"m = {m}          {verdict} ({rule})")
     if wanted is not None and legal is not None:
-        click.echo(
+        say(
             f"within {target}      m ≥ {wanted}"
             + (f", the next legal is {legal}" if legal != wanted else "")
             + f" ({rule})"
         )
     if idle is not None:
-        click.echo(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
+        say(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
     if "bubble_time" in answer:
         form = FORMS[answer["schedule"]]
-        click.echo(
+        say(
             f"{answer['schedule']} idles {number(answer['bubble_time'])} {given.unit}".rstrip()
             + f" of the {form.metric} = {form.formula}: fraction "
             f"{percent(answer['schedule_bubble_fraction'])}, overhead "
             f"{percent(answer['schedule_bubble_overhead'])}; {form.assumes} ({form.source})"
         )
         if not answer["schedule_exact"]:
-            click.echo(f"Here that is not so, so it is no more than an estimate{_EXACT}")
+            say(f"Here that is not so, so it is no more than an estimate{_EXACT}")
 
 
 def _of_batch(

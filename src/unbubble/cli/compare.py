@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, print_table
+from unbubble.cli.output import number, percent, print_json, print_table, say
 from unbubble.errors import InputError
 
 DEFAULT = "gpipe,1f1b,interleaved-1f1b,zb-h1,zb-h2,zb-v"
@@ -67,18 +67,18 @@ def command(
                 f"makespan {unit}".rstrip(): number(row["makespan"]),
                 "bubble": percent(row["bubble_fraction"]),
                 f"span {unit}".rstrip(): number(row["span"]),
-                "bubble by span": percent(row["bubble_fraction_span"]),
+                "by span": percent(row["bubble_fraction_span"]),
                 "held at most": number(max(row["peak_activations"])),
                 **(
                     {"with weights": amount(max(row["peak_bytes"]), "bytes")}
                     if row["peak_bytes"]
                     else {}
                 ),
-                "": "fastest" if row is best else "",
             }
             for row in made
         ]
     )
+    say(f"\nfastest: {best['schedule']}")
     for row in rows:
         for said in [row["refused"]] if "refused" in row else row["notes"]:
-            click.echo(f"{row['schedule']}: {said}")
+            say(f"{row['schedule']}: {said}")

@@ -45,7 +45,7 @@ def command(
                 microbatches=microbatches,
                 rounds=rounds,
                 steps=steps,
-                say=lambda text: click.echo(text, err=as_json),
+                say=lambda text: tell.above(text, err=as_json),
                 on_progress=tell,
             )
     except KeyboardInterrupt:

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import click
+
+from unbubble.terminal import table, wrapped
 
 
 def plain(value: Any) -> Any:
@@ -34,23 +37,12 @@ def number(value: Fraction | int) -> str:
     return f"{float(value):.6g}"
 
 
+def say(text: str) -> None:
+    """Lines for people, wrapped where the terminal is narrower."""
+    click.echo(wrapped(text))
+
+
 def print_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Rows with the same keys, the keys as head; numbers to the right, words to the left."""
-    columns = {key: [key, *(row[key] for row in rows)] for key in rows[0]}
-    aligned = []
-    for cells in columns.values():
-        width = max(map(len, cells))
-        right = all(map(_is_number, cells[1:]))
-        aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    for line, across in enumerate(zip(*aligned, strict=True)):
-        text = "  ".join(across).rstrip()
-        click.echo(click.style(text, bold=True) if line == 0 else text)
-
-
-def _is_number(cell: str) -> bool:
-    """Whether a cell is a number, in percent or plain, or the dash of a missing one; not 1f1b."""
-    try:
-        float(cell.removesuffix(" %").replace("−", "-"))
-    except ValueError:
-        return cell == "-"
-    return True
+    """Rows with the same keys, the keys as head."""
+    for line in table(rows, head=partial(click.style, bold=True)):
+        click.echo(line)

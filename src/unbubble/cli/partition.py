@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, print_table
+from unbubble.cli.output import number, print_json, print_table, say
 from unbubble.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,11 +121,11 @@ def command(
         ]
     )
     bound = "the smallest possible bottleneck is" if best.proven else "no bottleneck is below"
-    click.echo(f"\n{bound} {number(answer['optimal_bottleneck'])}{unit}")
+    say(f"\n{bound} {number(answer['optimal_bottleneck'])}{unit}")
     for framework, words in answer["exports"].items():
-        click.echo(f"{framework}: {words}")
+        click.echo(f"{framework}: {words}")  # to be copied: in one piece
     if output is not None:
-        click.echo(
+        say(
             f"written to {output}; as it is run, with sends and receives, {order.name} m={m} takes "
             f"{number(answer['predicted'])}{unit}"
         )

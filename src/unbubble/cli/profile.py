@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from unbubble.cli.output import say
 from unbubble.cli.progress import progress
 
 
@@ -59,4 +60,7 @@ def command(
         found.costs, rows="layers", notes=found.notes(target), row_notes=found.row_notes()
     )
     write_text(output, text)
-    click.echo(text if as_json else f"{found.table()}\n\nwritten to {output}", nl=not as_json)
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        say(f"{found.table()}\n\nwritten to {output}")

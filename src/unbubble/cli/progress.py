@@ -3,17 +3,41 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from unbubble.runtime.launch import Progress
+import click
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class Line:
+    """The line, called with what is being done now; `above` prints an answer that comes before the
+    end, which would else go on behind what the line shows."""
+
+    def __init__(self, label: str, status: "Status | None"):
+        self.label = label
+        self.status = status
+
+    def __call__(self, doing: str) -> None:
+        if self.status:
+            self.status.update(f"{self.label}: {doing}")
+
+    def above(self, text: str, *, err: bool = False) -> None:
+        if self.status:
+            self.status.stop()
+        click.echo(text, err=err)
+        if self.status:
+            self.status.start()
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Progress]:
-    """A function that shows what is being done now; the line goes at the end of the block."""
+def progress(label: str) -> Iterator[Line]:
+    """The line of a command while the block runs; it goes at the end of the block."""
     if not sys.stderr.isatty():
-        yield lambda line: None
+        yield Line(label, None)
         return
     from rich.console import Console
 
     with Console(stderr=True).status(label) as status:
-        yield lambda line: status.update(f"{label}: {line}")
+        yield Line(label, status)

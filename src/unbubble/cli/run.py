@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import print_json
+from unbubble.cli.output import print_json, say
 from unbubble.cli.progress import progress
 from unbubble.errors import RunError
+from unbubble.terminal import wrapped
 
 
 @click.command("run")
@@ -63,7 +64,7 @@ def command(
     missing = left_out(plan)
     if is_main():
         for sentence in missing:
-            click.echo(f"unbubble: {sentence}", err=True)
+            click.echo(wrapped(f"unbubble: {sentence}"), err=True)
     predicted = predict(plan.schedule, plan.costs)
     with progress("run") as tell:
         [measured] = run(
@@ -100,7 +101,8 @@ def command(
     else:
         order = plan.schedule
         head = f"{order.name or 'custom'}, {order.ranks} ranks, {order.microbatches} microbatches"
-        click.echo("\n".join([f"{head}, {target}", *outcome.lines()]))
+        say(f"{head}, {target}")
+        click.echo("\n".join(outcome.lines()))
     if (gradients := measured.gradients) and not gradients.equal:
         raise RunError(
             f"the gradients differ from one process by {gradients.shown} in "

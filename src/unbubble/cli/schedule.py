@@ -5,15 +5,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from shutil import get_terminal_size
-from textwrap import wrap
 from typing import Any
 
 import click
 
 from unbubble.cli import Group
 from unbubble.cli import options as shared
-from unbubble.cli.output import print_json
+from unbubble.cli.output import print_json, say
 from unbubble.errors import InputError
 from unbubble.families import families, family
 from unbubble.files import read_text, write_text
@@ -23,6 +21,7 @@ from unbubble.schedule.lowering import RECEIVES, compute_only, lower
 from unbubble.schedule.pytorch_csv import parse_rows
 from unbubble.schedule.rules import positions
 from unbubble.schedule.whole_stage import for_pytorch
+from unbubble.terminal import columns, wrapped
 
 _WHAT = "a schedule as PyTorch's CSV"
 _MOST_LINES = 20
@@ -44,12 +43,10 @@ def list_(as_json: bool) -> None:
         print_json({"schedules": rows, "unit": ""})
         return
     indent = " " * (max(map(len, families())) + 2)
-    columns = get_terminal_size((100, 24)).columns
     for name, entry in families().items():
-        click.echo(f"{name.ljust(len(indent))}{entry.summary}")
+        click.echo(wrapped(f"{name.ljust(len(indent))}{entry.summary}", indent=len(indent)))
         needs = f"needs {entry.needs}; bubble {entry.bubble}; holds {entry.memory}"
-        for line in wrap(needs, max(columns - len(indent), 20), break_on_hyphens=False):
-            click.echo(indent + click.style(line, dim=True))
+        click.echo(click.style(wrapped(indent + needs, indent=0), dim=True))
 
 
 @command.command()
@@ -153,7 +150,7 @@ def export(
     verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
     if faults:
         verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"
-    click.echo(f"{output}: {_size(order)}; {verdict}")
+    say(f"{output}: {_size(order)}; {verdict}")
 
 
 @command.command("check")
@@ -189,16 +186,25 @@ def check_(file: str, send: str, forward_only: bool, as_json: bool) -> int:
         print_json(answer)
     elif report.good:
         actions = sum(1 for row in rows for _ in positions(row))
-        click.echo(
+        say(
             f"{file}: {len(rows)} ranks, {actions} actions: complete, consistent, free of "
             f"deadlock under {send} sends"
         )
     else:
-        click.echo(f"{file}: {_explained(report)}")
-        click.echo("\n" + grid(rows, report.faults or report.deadlock))
+        say(f"{file}: {_explained(report)}")
+        click.echo("\n" + _grid(rows, report))
         if not report.faults and (free := [s for s in SENDS if prove(s)]):
-            click.echo(f"\nUnder {_and(free)} sends it is free of deadlock.")
+            say(f"\nUnder {_and(free)} sends it is free of deadlock.")
     return 0 if report.good else 3
+
+
+def _grid(rows: Sequence["array[int]"], report: Report) -> str:
+    """The orders around the first fault, as many positions as the terminal is wide."""
+    for positions_shown in (9, 7, 5, 3, 1):
+        drawn = grid(rows, report.faults or report.deadlock, positions_shown)
+        if not columns() or max(map(len, drawn.splitlines())) <= columns():
+            break
+    return drawn
 
 
 def _schedule(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, print_table
+from unbubble.cli.output import number, percent, print_json, print_table, say
 from unbubble.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,22 +108,22 @@ def command(
     from unbubble.report.charts import amount
 
     unit = answer["unit"]
-    click.echo(
+    say(
         f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
         f"{order.microbatches} microbatches"
     )
     if stages.layers_per_stage:
-        click.echo(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")
+        say(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")
     meanings = {"makespan": "a step with a barrier", "span": "the longest rank"}
     if "fill_and_drain" in answer:
         beyond = f"{number(answer['fill_and_drain'])} {unit}".rstrip()
         meanings = {"makespan": f"a step of the steady state; fill and drain, once, {beyond} more"}
     for what, meaning in meanings.items():
         bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
-        click.echo(
+        say(
             f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>8}  {meaning}"
         )
-    click.echo(
+    say(
         f"overhead {percent(answer['bubble_overhead'])} of the work; utilization "
         f"{percent(answer['utilization'])}, to first order "
         f"{percent(answer['utilization_first_order'])} (imbalance "
@@ -143,9 +143,9 @@ def command(
         ]
     )
     for note in answer["notes"]:
-        click.echo(f"\n{note}")
+        say(f"\n{note}")
     if jitter is not None:
-        click.echo("\n" + questions.jitter_line(answer["jitter"], unit))
+        say("\n" + questions.jitter_line(answer["jitter"], unit))
     if ask:
         click.echo()
         questions.print_what_ifs(answer["what_if"], unit)

@@ -11,6 +11,7 @@ from unbubble.cli import options as shared
 from unbubble.cli.output import print_json
 from unbubble.cli.progress import progress
 from unbubble.errors import InputError, RunError
+from unbubble.terminal import wrapped
 
 if TYPE_CHECKING:
     from unbubble.cli.swept import Swept
@@ -252,7 +253,7 @@ def _run(
     first = [each.with_microbatches(counts[each.virtual][0]) for each in variants]
     swept.left_out = list(dict.fromkeys(s for each in first for s in left_out(each)))
     for sentence in swept.left_out:
-        click.echo(f"unbubble: {sentence}", err=True)
+        click.echo(wrapped(f"unbubble: {sentence}"), err=True)
     given = {
         "steps": options["steps"], "warmup": options["warmup"], "timeout_s": options["timeout"],
     }  # fmt: skip

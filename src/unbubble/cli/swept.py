@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-import click
-
-from unbubble.cli.output import number, percent, print_table
+from unbubble.cli.output import number, percent, print_table, say
 from unbubble.sweep import Row, Verdict, verdict
 from unbubble.sweep.rows import gibibytes
 
@@ -76,7 +74,7 @@ class Swept:
         """A table, and the verdict for every v."""
         real = any(row.taken for row in self.rows)
         if real:
-            click.echo(
+            say(
                 f"{self.schedule}, {self.ranks} ranks; predicted / measured, steps without the "
                 "optimizer"
             )
@@ -89,19 +87,17 @@ class Swept:
             ]
         )
         for each in self.skipped:
-            click.echo(f"v = {each['virtual_stages']} is left out: {each['reason']}")
+            say(f"v = {each['virtual_stages']} is left out: {each['reason']}")
         for rows, found in self.verdicts():
             text = f"v = {rows[0].virtual}: {found.text}"
-            click.echo(_clauses(text) if real else text)
+            say(_clauses(text) if real else text)
         if self.ended:
-            click.echo(f"ended early ({self.ended}); the rows are those that were finished")
+            say(f"ended early ({self.ended}); the rows are those that were finished")
 
 
 def _clauses(text: str) -> str:
-    """Each clause of a verdict on lines of its own, in 80 columns."""
-    first, *others = text.split("; ")
-    lines = [click.wrap_text(first, 80, "", "    ")]
-    return "\n".join([*lines, *(click.wrap_text(each, 80, "  ", "    ") for each in others)])
+    """Each clause of a verdict on a line of its own."""
+    return "\n  ".join(text.split("; "))
 
 
 def _speed(row: Row) -> Fraction:

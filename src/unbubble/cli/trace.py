@@ -7,7 +7,7 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import print_json, print_table
+from unbubble.cli.output import print_json, print_table, say
 from unbubble.errors import InputError
 
 if TYPE_CHECKING:
@@ -192,9 +192,9 @@ HEADS = {
 
 def _print(answer: Mapping[str, Any]) -> None:
     steps = len(answer["steps"])
-    click.echo(
+    say(
         f"{answer['format']} trace, step {answer['step']}"
-        + (f" of {steps} steps" if steps > 1 else "")
+        + (f", one of {steps}" if steps > 1 else "")
         + f", {_seconds(answer['step_s'])}"
         + (f", schedule {answer['schedule']}" if answer["schedule"] else "")
     )
@@ -203,18 +203,18 @@ def _print(answer: Mapping[str, Any]) -> None:
         _print_pipeline(answer)
     for row in answer["exceeded"]:
         more = "less" if row["limit"].startswith("min") else "more"
-        click.echo(f"limit: {row['what']} is {row['value']:.1%}, {more} than {row['bound']:.1%}")
+        say(f"limit: {row['what']} is {row['value']:.1%}, {more} than {row['bound']:.1%}")
     if answer.get("what_if"):
         _print_what_if(answer["what_if"])
     for word in ("recovered", "unknown"):
         for text in answer[word]:
-            click.echo(f"{'recovered' if word == 'recovered' else 'cannot tell'}: {text}")
+            say(f"{'recovered' if word == 'recovered' else 'cannot tell'}: {text}")
     for text in answer["ignored"]:
-        click.echo(f"ignored: {text}")
+        say(f"ignored: {text}")
 
 
 def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
-    from unbubble.attribution import CLASSES
+    from unbubble.attribution import CLASSES, why_below_zero
 
     known = [c for c in (*CLASSES, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
     if "bubble" in known:
@@ -222,21 +222,22 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
     repeated = any(row["recompute_s"] for row in rows)
     if repeated:
         known.insert(1, "recompute")
+    shown = [
+        {"rank": str(row["rank"]), "total": _seconds(row["total_s"])}
+        | {HEADS.get(c, c): _share(row[f"{c}_s"], row["total_s"]) for c in known}
+        for row in rows
+    ]
     click.echo()
-    print_table(
-        [
-            {"rank": str(row["rank"]), "total": _seconds(row["total_s"])}
-            | {HEADS.get(c, c): _share(row[f"{c}_s"], row["total_s"]) for c in known}
-            for row in rows
-        ]
-    )
+    print_table(shown)
+    for reason in why_below_zero(shown):
+        say(reason)
     if repeated:
-        click.echo("recompute, forwards that backwards run again, is a part of compute")
+        say("recompute, forwards that backwards run again, is a part of compute")
 
 
 def _print_pipeline(answer: Mapping[str, Any]) -> None:
     uncertainty = answer["clock_uncertainty_s"]
-    click.echo(
+    say(
         f"\n{answer['verdict']}\n"
         f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
         f"{answer['bubble_fraction']:.1%} of ranks × makespan; clocks agree to "
@@ -244,7 +245,7 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
     )
     if answer["predicted_s"] is not None:
         error = answer["against_plan"]["error"]
-        click.echo(f"predicted {_seconds(answer['predicted_s'])} ({error:+.1%})")
+        say(f"predicted {_seconds(answer['predicted_s'])} ({error:+.1%})")
     click.echo()
     print_table(
         [
@@ -259,11 +260,11 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
         ]
     )  # fmt: skip
     if answer["advice"]:
-        click.echo("\nwhat would win how much of the step:")
+        say("\nwhat would win how much of the step:")
         for row in answer["advice"][:6]:
-            click.echo(f"  {row['share']:6.1%}  {row['what']}")
+            say(f"  {row['share']:6.1%}  {row['what']}")
     for row in answer["stragglers"][:3]:
-        click.echo(
+        say(
             f"straggler: {row['action']} on rank {row['rank']} took {_seconds(row['took_s'])}, "
             f"usually {_seconds(row['median_s'])}"
         )
@@ -272,7 +273,7 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
         if row["cause"] is not None:
             way = "the transfer of " if row["by_transfer"] else ""
             cause = f"{way}{row['cause']} on rank {row['cause_rank']}"
-        click.echo(
+        say(
             f"wait: rank {row['rank']} before {row['action']}, {_seconds(row['length_s'])}, for "
             f"{cause}"
         )
@@ -283,17 +284,18 @@ def _kinds(stages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _print_what_if(found: Mapping[str, Any]) -> None:
-    click.echo(
+    say(
         f"\nover {len(found['steps'])} steps: slowdown {found['slowdown']:.3f} against a job whose "
         f"operations all take their usual time ({_seconds(found['smooth_s'])})"
     )
     for what in ("stage", "replica", "operation"):
         rows = sorted(found[f"by_{what}"].items(), key=lambda row: -row[1])[:4]
-        click.echo(f"  by {what}: " + ", ".join(f"{key} {value:.3f}" for key, value in rows))
+        say(f"  by {what}: " + ", ".join(f"{key} {value:.3f}" for key, value in rows))
 
 
 def _share(seconds: float | None, total: float) -> str:
-    return "-" if seconds is None or not total else f"{100 * seconds / total:.1f} %"
+    # adding 0 makes the −0.0 of a rounded value 0.0
+    return "-" if seconds is None or not total else f"{round(100 * seconds / total, 1) + 0:.1f} %"
 
 
 def _seconds(value: float) -> str:

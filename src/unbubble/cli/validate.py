@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, print_table
+from unbubble.cli.output import number, print_json, print_table, say
 
 Row = dict[str, Any]
 
@@ -50,12 +50,12 @@ def command(name: str | None, as_json: bool) -> int:
         if bad and not name:
             click.echo()
             print_table([{"publication": row["publication"], **_line(row)} for row in bad])
-        click.echo(
+        say(
             f"{len(rows)} figures, mean absolute error {float(mean):.5f}, "
             f"{len(bad) or 'none'} beyond tolerance"
         )
         if not name:
-            click.echo(f"each figure: unbubble validate {rows[0]['publication']}, or --json")
+            say(f"each figure: unbubble validate {rows[0]['publication']}, or --json")
     return 3 if bad else 0
 
 

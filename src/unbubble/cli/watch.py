@@ -9,6 +9,7 @@ import click
 from unbubble import quantity
 from unbubble.cli.output import print_json
 from unbubble.errors import InputError
+from unbubble.terminal import joined, wrapped
 
 if TYPE_CHECKING:
     from unbubble.monitor import Follower, Ready
@@ -94,13 +95,19 @@ def _line(step: Mapping[str, Any], follower: "Follower") -> str:
     of = f"pipeline {step['pipeline_ranks'][0]}  " if follower.pipelines > 1 else ""
     head = f"{of}step {step['step']}"
     if step["step_s"] is None:
-        return f"{head}  cannot tell: {'; '.join(step['unknown'])}"
+        return wrapped(f"{head}  cannot tell: {'; '.join(step['unknown'])}")
     parts = step["fractions"]
     imbalance = parts["imbalance_static"] + parts["imbalance_jitter"]
-    cost = "" if step["idle_cost"] is None else f"  idle cost {step['idle_cost']:.4g}"
-    return (
-        f"{head}  {step['step_s']:.4g} s  idle {step['bubble_fraction']:.1%}  compute "
-        f"{parts['compute']:.1%}  bubble {parts['bubble']:.1%}  imbalance {imbalance:.1%}  "
-        f"communication {parts['communication']:.1%}  overhead {parts['overhead']:.1%}  "
-        f"slowest rank {step['slowest_rank']}{cost}"
-    )
+    items = [
+        f"{head}  {step['step_s']:.4g} s",
+        f"idle {step['bubble_fraction']:.1%}",
+        f"compute {parts['compute']:.1%}",
+        f"bubble {parts['bubble']:.1%}",
+        f"imbalance {imbalance:.1%}",
+        f"communication {parts['communication']:.1%}",
+        f"overhead {parts['overhead']:.1%}",
+        f"slowest rank {step['slowest_rank']}",
+    ]
+    if step["idle_cost"] is not None:
+        items.append(f"idle cost {step['idle_cost']:.4g}")
+    return joined(items, "  ")

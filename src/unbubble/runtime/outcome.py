@@ -5,10 +5,11 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute
+from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute, why_below_zero
 from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
 from unbubble.runtime.measured import Measured
 from unbubble.simulate import Timeline
+from unbubble.terminal import table, wrapped
 
 NOISY = 0.02
 
@@ -114,26 +115,26 @@ class Outcome:
                 f"differ from one process by at most {gradients.shown} "
                 f"({gradients.parameter}); {GRADIENT_TOLERANCE:g} is allowed"
             )
-        return [*found, "", *class_lines(self.attribution, self.predicted_attribution)]
+        classes = class_lines(self.attribution, self.predicted_attribution)
+        return [*map(wrapped, found), "", *classes]
 
 
-WIDTHS = (9, 8, 11, 8, 9, 10, 9)
-"""Of the columns that `class_lines` makes."""
+HEADS = ("compute", "bubble", "imbalance", "jitter", "exposed", "overhead", "total")
 
 
 def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
-    """The five classes of every rank in ms, the predicted ones in the line below; 80 columns."""
-    heads = ("compute", "bubble", "imbalance", "jitter", "exposed", "overhead", "total")
-    lines = ["ms".ljust(16) + "".join(f"{h:>{w}}" for h, w in zip(heads, WIDTHS, strict=True))]
+    """The five classes of every rank in ms, the predicted ones in the line below."""
+    rows = []
     for ours, theirs in zip(measured.ranks, predicted.ranks, strict=True):
-        lines.append(f"rank {ours.rank} measured".ljust(16) + _cells(measured, ours))
-        lines.append("       predicted".ljust(16) + _cells(predicted, theirs))
-    return lines
+        rows.append({"ms": f"rank {ours.rank} measured"} | _cells(measured, ours))
+        rows.append({"ms": "       predicted"} | _cells(predicted, theirs))
+    return [*table(rows), *map(wrapped, why_below_zero(rows))]
 
 
-def _cells(attribution: Attribution, row: RankClasses) -> str:
+def _cells(attribution: Attribution, row: RankClasses) -> dict[str, str]:
     values = [attribution.in_unit(getattr(row, name)) for name in (*CLASSES, "total")]
-    return "".join(f"{1e3 * v:{w}.1f}" for v, w in zip(values, WIDTHS, strict=True))
+    # adding 0 makes the −0.0 of a rounded value 0.0
+    return {h: f"{round(1e3 * value, 1) + 0:.1f}" for h, value in zip(HEADS, values, strict=True)}
 
 
 def _classes(attribution: Attribution) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import msgspec
 from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.runtime.launch import Job, launch
+from unbubble.terminal import table, wrapped
 
 NANOSECONDS = 10**9
 
@@ -115,29 +116,27 @@ class Profile:
         }
 
     def table(self) -> str:
-        """The layers in 80 columns: mean times in ms ± standard deviation, sizes in KiB."""
-        head = f"{'layer':12}{'F':>13}{'I':>13}{'W':>13}{'B':>13}{'saved':>8}{'weights':>8}"
-        lines = [head]
+        """The layers: mean times in ms ± standard deviation, sizes in KiB; then what goes with
+        every action and every transfer."""
+        rows = []
         for layer in self.samples.layers:
-            cells = "".join(
-                f"{_digits(fmean(values) / 1e6, 4)} ±{_digits(stdev(values) / 1e6, 3)}".rjust(13)
-                for _, values in _named(layer)
-            )
-            sizes = (layer.saved_bytes >> 10, layer.weight_bytes >> 10)
-            lines.append(f"{layer.name[:11]:12}{cells}{sizes[0]:8,}{sizes[1]:8,}")
+            times = {
+                kind: f"{_digits(fmean(values) / 1e6, 4)} ±{_digits(stdev(values) / 1e6, 3)}"
+                for kind, (_, values) in zip("FIWB", _named(layer), strict=True)
+            }
+            sizes = {"saved": layer.saved_bytes, "weights": layer.weight_bytes}
+            shown = {what: f"{size >> 10:,}" for what, size in sizes.items()}
+            rows.append({"layer": layer.name[:11], **times, **shown})
         costs = self.costs
-        lines.append(
-            f"ms and KiB; each action {costs.action_overhead / 1e3:.0f} us of overhead"
-            + (
+        line = f"ms and KiB; each action {costs.action_overhead / 1e3:.0f} us of overhead"
+        if self.samples.exchanges:
+            line += (
                 f", a send {costs.send_host / 1e3:.0f} us and a receive "
                 f"{costs.recv_host / 1e3:.0f} us of the rank's own time, then "
                 f"{costs.edge.latency / 1e3:.0f} us and {float(costs.edge.ticks_per_byte):.3f} "
                 "ns a byte on the way"
-                if self.samples.exchanges
-                else ""
             )
-        )
-        return "\n".join(lines)
+        return "\n".join([*table(rows), wrapped(line)])
 
 
 def _digits(value: float, digits: int) -> str:
