@@ -348,8 +348,10 @@ RULES: dict[str, Rule] = {
         "others any m",
         _pytorch,
     ),
-    "nanotron": Rule("nanotron: 1F1B m ≥ p−1", _nanotron),
-    "deepspeed": Rule("DeepSpeed: any m", lambda m, p, v, schedule, group: m),
+    "nanotron": Rule("nanotron: 1F1B m ≥ p−1; it has no interleaved schedule", _nanotron),
+    "deepspeed": Rule(
+        "DeepSpeed: any m; it has no interleaved schedule", lambda m, p, v, schedule, group: m
+    ),
     "maxtext": Rule(
         "MaxText: m a multiple of p for circular pipelines",
         lambda m, p, v, schedule, group: m if v == 1 else -(-m // p) * p,

@@ -11,6 +11,7 @@ from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, Transfer, simulate
+from unbubble.trace import read_trace
 from unbubble.trace.recording import dump_recording, load_recording, parse_recording, saved
 
 
@@ -28,6 +29,19 @@ def test_a_simulated_timeline_comes_back(tmp_path):
     first, second = load_recording(tmp_path / "run.json")
     assert_same(first, timeline)
     assert_same(second, timeline)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "chosen"), [([90, 6], 1), ([6, 90], 0), ([90, 7, 6], 1), ([90, 7, 6, 8], 1)]
+)
+def test_a_first_step_that_compiles_is_not_the_one_that_is_read(tmp_path, lengths, chosen):
+    """miles#1830: of two steps the longer one was read, which held twenty minutes of compiling."""
+    order = generate("gpipe", 2, 1)
+    steps = [
+        simulate(order, Costs.uniform(order.placement, forward=t, backward=0)) for t in lengths
+    ]
+    dump_recording(tmp_path / "run.json", steps)
+    assert read_trace([tmp_path / "run.json"]).step == chosen
 
 
 def test_an_overlapped_pair_is_one_action_in_the_file(tmp_path):

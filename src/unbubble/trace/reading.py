@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from statistics import median_high
+from statistics import median_low
 from typing import NamedTuple
 
 from unbubble.errors import InputError
@@ -237,9 +237,9 @@ class _Steps:
             )
 
     def median(self) -> int:
-        """The step of median length."""
+        """The step of median length; of two in the middle the shorter: a first step may compile."""
         lengths = [max(row[n][1] for row in self.rows) for n in self.numbers]
-        return self.numbers[lengths.index(median_high(lengths))]
+        return self.numbers[lengths.index(median_low(lengths))]
 
     def of(self, step: int) -> list[Observed]:
         """Every rank's observation of a step."""
@@ -321,7 +321,7 @@ def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -
     if not timelines:
         raise InputError(f"{paths[0]}: the recording holds no step")
     lengths = [timeline.length for timeline in timelines]
-    index = lengths.index(median_high(lengths)) if step is None else step
+    index = lengths.index(median_low(lengths)) if step is None else step
     if not 0 <= index < len(timelines):
         raise InputError(f"--step {step}: the recording has the steps 0 … {len(timelines) - 1}")
     timeline = timelines[index]
