@@ -1,6 +1,10 @@
 """unbubble trace: the JSON contract, files, limits and what is said where nothing can be told."""
 
 import json
+import os
+import signal
+import time
+from multiprocessing import get_start_method
 
 import pytest
 from tests.shared import shared
@@ -13,6 +17,7 @@ from unbubble.families import generate
 from unbubble.plan import load_plan
 from unbubble.prediction import predict
 from unbubble.simulate import simulate
+from unbubble.trace import kineto
 from unbubble.trace.recording import load_recording
 
 US = 1000
@@ -185,3 +190,29 @@ def test_what_if_over_all_steps(run):
     assert answer["what_if"]["by_stage"]["3"] == pytest.approx(1.2323, abs=1e-3)
     assert answer["slowest_stage"] == 3
     assert len(answer["pipelines"]) == 2
+
+
+@pytest.mark.skipif(get_start_method() != "fork", reason="the readers are replaced before a fork")
+def test_a_reading_process_that_is_killed_ends_the_command(monkeypatch, capsys, tmp_path):
+    """The others took the signal that was to end them for an interrupt of their file, went on to
+    wait for the next one, and the command waited for them for ever."""
+    order = generate("1f1b", 2, 2)
+    write_cuda(tmp_path, simulate(order, Costs.uniform(order.placement, forward=US, backward=US)))
+
+    def killed(source):
+        if "rank0" in source:
+            time.sleep(0.5)  # until the other is at work
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    monkeypatch.setattr(kineto, "read", killed)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command's main does
+    try:
+        status = invoke(["trace", str(tmp_path), "--jobs", "2"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert status == 1
+    assert capsys.readouterr().err == (
+        "unbubble: a process that read the traces was killed; if memory ran out, give fewer "
+        "--jobs\n"
+    )

@@ -1,6 +1,8 @@
 """unbubble trace: where a real step went, and what to change."""
 
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,9 +10,11 @@ import click
 from unbubble import quantity
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, print_table, say
-from unbubble.errors import InputError
+from unbubble.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from unbubble.plan import Plan
     from unbubble.simulate import Timeline
     from unbubble.trace import Trace
@@ -80,11 +84,28 @@ def command(
     return 3 if answer["exceeded"] else 0
 
 
-def _executor(jobs: int) -> Any:
-    from concurrent.futures import ProcessPoolExecutor
-    from contextlib import nullcontext
+@contextmanager
+def _executor(jobs: int) -> Iterator["Executor | None"]:
+    """So many processes that read; None for this one alone."""
+    if jobs == 1:
+        yield None
+        return
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 
-    return ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext()
+    try:
+        with ProcessPoolExecutor(jobs, initializer=_end_at_once) as pool:
+            yield pool
+    except BrokenExecutor:
+        raise RunError(
+            "a process that read the traces was killed; if memory ran out, give fewer --jobs"
+        ) from None
+
+
+def _end_at_once() -> None:
+    """Signals end a reading process; as an interrupt, its pool would take them for the outcome of
+    a file and wait for it to go on."""
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_DFL)
 
 
 def _what_if(trace: "Trace") -> dict[str, Any] | None:
