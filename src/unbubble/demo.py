@@ -18,6 +18,7 @@ from unbubble.partition import even, improve, partition, stage_costs
 from unbubble.plan import Plan, Prediction, dump_plan
 from unbubble.prediction import as_pytorch_runs, lowered, predict
 from unbubble.report import write
+from unbubble.report.scale import percent
 from unbubble.runtime.launch import Progress, need_torch
 from unbubble.runtime.outcome import Outcome
 from unbubble.runtime.profile import profile
@@ -219,8 +220,8 @@ def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, tar
             ("schedule", candidate.schedule.name),
             ("layers per stage", _split(candidate)),
             ("predicted step", f"{1e3 * outcome.predicted_s:.1f} ms"),
-            ("measured step", f"{1e3 * outcome.step_s:.1f} ms, the median of its steps"),
-            ("error of the prediction", f"{outcome.error:+.1%}"),
+            ("measured step, median of all", f"{1e3 * outcome.step_s:.1f} ms"),
+            ("prediction against that median", percent(outcome.error, sign=True)),
         ],
         costs=candidate.costs,
         attributions=[outcome.predicted_attribution, outcome.attribution],

@@ -18,8 +18,8 @@ MAX_CURVES = 32
 CLASSES = (
     ("compute", "compute", "计算", "dark"),
     ("bubble", "pipeline bubble", "流水线气泡", "dark"),
-    ("imbalance_static", "imbalance, static", "负载不均（固定）", "light"),
-    ("imbalance_jitter", "imbalance, jitter", "负载不均（抖动）", "dark"),
+    ("imbalance_static", "imbalance, static", "不均衡（固定）", "light"),
+    ("imbalance_jitter", "imbalance, jitter", "不均衡（抖动）", "dark"),
     ("communication", "exposed communication", "暴露通信", "light"),
     ("overhead", "runtime overhead", "运行时开销", "dark"),
 )
@@ -108,7 +108,7 @@ def kind_key(timelines: Sequence[Timeline]) -> str:
     if held > 1:
         items.append(([], "shades: virtual stages of a rank", "深浅：rank 上的虚拟阶段"))
     if Kind.OVERLAP_F_B in found:
-        items.append(([], "two halves: an overlapped pair", "上下两半：重叠的前反向"))
+        items.append(([], "two halves: an overlapped pair", "上下两半：重叠对"))
     return _key(items)
 
 

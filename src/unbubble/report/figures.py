@@ -60,7 +60,10 @@ def headline(page: Sequence[Shown]) -> str:
             (
                 both(first.en.capitalize(), first.zh),
                 first.scale.text(first.timeline.makespan),
-                both(f"{change} against {last.en}", f"与{last.zh}相差 {change}"),
+                both(
+                    f"{change} against {last.en}{_drawn(last)[0]}",
+                    f"与{last.zh}{_drawn(last)[1]}相差 {change}",
+                ),
             )
         )
     busiest = max(range(timeline.ranks), key=lambda rank: timeline.work[rank])
@@ -84,6 +87,11 @@ def headline(page: Sequence[Shown]) -> str:
     return f'<dl class="figures">{boxes}</dl>'
 
 
+def _drawn(shown: Shown) -> tuple[str, str]:
+    """A measurement has many steps, and the page draws one of them."""
+    return (", the step drawn below", "（下方所绘的一步）") if shown.timeline.measured else ("", "")
+
+
 Figure = tuple[str, str, str, str, Callable[[Timeline], int | Fraction], bool]
 """Name and definition in both languages, the figure, and whether it is a time."""
 
@@ -101,7 +109,7 @@ _FIGURES: tuple[Figure, ...] = (
     ),
     (
         "step with its tail", "含收尾的步骤",
-        "from the first action to the end of the optimizer", "从第一个操作到优化器结束",
+        "from the first action to the end of the optimizer", "从第一个动作到优化器结束",
         lambda t: t.length, True,
     ),
     (
@@ -153,7 +161,11 @@ def numbers(page: Sequence[Shown]) -> str:
             )
             points = percent(ahead - actual, 2, sign=True).rstrip("%")
             points = both(f"{points} points", f"{points} 个百分点")
-            cells += f"<td>{_change(ahead, actual) if is_time else points}</td>"
+            cells += (
+                f"<td>{_change(ahead, actual)}</td>"
+                if is_time
+                else f'<td class="points">{points}</td>'
+            )
         words = f"<small>{both(meaning, meaning_zh)}</small>"
         rows.append(f"<tr><th>{both(en, zh)}{words}</th>{cells}</tr>")
     head = "<th></th>" + "".join(f"<th>{both(s.en, s.zh)}</th>" for s in page)

@@ -15,7 +15,7 @@ from unbubble.attribution import Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.report.charts import class_bars, class_key, class_table, curves, kind_key
 from unbubble.report.figures import Shown, headline, names, numbers
-from unbubble.report.language import both, clean
+from unbubble.report.language import both, clean, translated
 from unbubble.report.rows import part_of_run
 from unbubble.report.scale import percent, scale_for
 from unbubble.report.svg import svg
@@ -39,7 +39,8 @@ def html(
 ) -> str:
     """The report of a timeline, or of a prediction (`timeline`) above its measurement.
 
-    `facts` are (name, value) pairs about the plan, shown as they are; `attributions`, one a
+    `facts` are (name, value) pairs about the plan; names and titles that are in
+    `unbubble.report.language` are shown in Chinese too, others as they are. `attributions`, one a
     timeline, are made here unless given. `costs` say how transfers share channels and how many
     bytes a stage holds; without those, memory is counted in microbatches. `gradients` are the
     comparisons with one process by the schedule's name. Raises InputError where two timelines
@@ -182,7 +183,7 @@ def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None)
             [(s.timeline, memory(s.timeline, costs)) for s in page], "bytes", limit_bytes
         )
         words = ("Weights and activations in bytes, as the costs give them",
-                 "权重与激活（字节），按成本文件计算")  # fmt: skip
+                 "权重与激活（字节），按代价文件计算")  # fmt: skip
     else:
         drawn = curves([(s.timeline, activations(s.timeline, costs)) for s in page], "")
         words = ("Activations, in microbatches of a whole rank",
@@ -230,7 +231,7 @@ def _gradients(gradients: Mapping[str, Gradients]) -> str:
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     rows = "".join(
-        f'<tr><th class="words">{clean(name)}</th><td class="words">{clean(value)}</td></tr>'
+        f'<tr><th class="words">{translated(name)}</th><td class="words">{clean(value)}</td></tr>'
         for name, value in facts
     )
     if not rows:
@@ -259,7 +260,7 @@ def _page(title: str, subtitle: str, body: str, data: dict[str, Any]) -> str:
 </head>
 <body>
 <header>
-<div class="top"><div><h1>{clean(title)}</h1><p class="lead">{subtitle}</p></div>
+<div class="top"><div><h1>{translated(title)}</h1><p class="lead">{subtitle}</p></div>
 <div class="choices" hidden><button type="button" id="language" lang="zh">中文</button>
 <button type="button" id="theme" aria-label="Light or dark · 浅色或深色">◐</button></div></div>
 </header>
