@@ -9,6 +9,8 @@ from torch import nn
 
 BEARS = 6
 """A step of four and what finds out the shapes."""
+SLOW = 4
+"""Calls that are so slow that twice as many microbatches pay on the busiest machine."""
 
 
 class Tiring(nn.Module):
@@ -20,7 +22,7 @@ class Tiring(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        time.sleep(0.004)
+        time.sleep(0.05 if self.calls <= SLOW else 0.004)
         if os.environ["RANK"] == "1" and self.calls > BEARS:
             self.deed()
         return x * self.weight
