@@ -37,6 +37,19 @@ def test_a_late_action_counts_since_the_step_is_a_sum():
     assert (backward.parts, backward.kind.name) == (Duration(20), "B")
 
 
+def test_a_step_that_something_held_up_changes_nothing():
+    """Two processes of a busy machine stood still for seconds in one step of twelve, and steps that
+    were predicted from the mean of all twelve came out a third too long."""
+    rows, still = [["0F0", "0F1", "0B0", "0B1"]], [10, 30_000, 20, 50]
+    steps = [
+        measured(rows, [10, 12, 20, 20]),
+        measured(rows, still),
+        measured(rows, [14, 12, 22, 20]),
+    ]
+    stage = observed_costs(steps).stages[0]
+    assert (stage.forward.total, stage.backward.total) == (13, 21)
+
+
 def test_the_parts_of_a_duration_are_kept_apart():
     step = measured(
         SPLIT,

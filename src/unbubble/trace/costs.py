@@ -1,17 +1,17 @@
 """Costs: what the actions of measured steps took, to predict other steps of the same stages.
 
-Everything is a mean, since a step is a sum: medians of the same steps predict it too short.
+Everything is the mean of a step, since a step is a sum: medians of the same actions predict it too
+short. Of several steps' means it is the median, so that a step that something held up counts once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean, median_low
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median, median_low
 from typing import Any, NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.errors import InputError
-from unbubble.schedule import Placement
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import waits
 
@@ -19,8 +19,8 @@ TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
 _SENDS = (Kind.SEND_F, Kind.SEND_B)
 _RECEIVES = (Kind.RECV_F, Kind.RECV_B)
 
-Found = dict[tuple[int, Kind], list[Duration]]
-"""Durations by placed stage and kind."""
+Key = tuple[Any, ...]
+"""What a figure is of: (kind, stage), ("send",), ("edge", source, destination), …"""
 
 
 def observed_costs(steps: Sequence[Timeline]) -> Costs:
@@ -34,50 +34,68 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
     if not steps:
         raise InputError("there are no measured steps to take costs from")
     first = steps[0]
-    stages: list[dict[str, Any]] = [{} for _ in range(first.schedule.num_stages)]
-    seen: Found = defaultdict(list)
-    repeated: dict[tuple[int, Kind], list[int]] = defaultdict(list)
-    edges: dict[tuple[int, int], list[int]] = defaultdict(list)
-    tails: dict[Kind, list[int]] = defaultdict(list)
+    means: dict[Key, list[tuple[float, ...]]] = defaultdict(list)
     for step in steps:
-        found: Found = defaultdict(list)
-        for stage, kind, parts, again in _actions(step):
-            found[stage, kind].append(parts)
-            seen[stage % len(stages), kind].append(parts)
-            repeated[stage % len(stages), kind].append(again)
-        for kind in TAIL:
-            tails[kind].append(_longest(found, kind, step.schedule.placement))
-        for transfer in step.transfers:
-            if transfer.source != transfer.destination:
-                edges[transfer.source, transfer.destination].append(transfer.end - transfer.start)
-    for (stage, kind), rows in seen.items():
-        if kind in TIME_OF:
-            stages[stage][TIME_OF[kind]] = Duration(*map(_mean, zip(*rows, strict=True)))
+        for key, rows in _samples(step).items():
+            means[key].append(tuple(map(fmean, zip(*rows, strict=True))))
+    usual: dict[Key, list[int]] = {
+        key: [round(median(column)) for column in zip(*rows, strict=True)]
+        for key, rows in means.items()
+    }
+
+    def ticks(*key: Any) -> int:
+        return usual.get(key, [0])[0]
+
+    stages: list[dict[str, Duration]] = [{} for _ in range(first.schedule.num_stages)]
     for stage, times in enumerate(stages):
-        kinds = [k for k in (Kind.B, Kind.I) if TIME_OF[k] in times]
-        if again := min((_mean(repeated[stage, kind]) for kind in kinds), default=0):
+        for kind, name in TIME_OF.items():
+            if (kind, stage) in usual:
+                times[name] = Duration(*usual[kind, stage][:3])
+        kinds = [k for k in (Kind.B, Kind.I) if (k, stage) in usual]
+        if again := min((usual[kind, stage][3] for kind in kinds), default=0):
             times["recompute"] = Duration(again)
             for name in map(TIME_OF.__getitem__, kinds):
                 times[name] = times[name]._replace(compute=times[name].compute - again)
-
-    def host(kinds: tuple[Kind, ...]) -> int:
-        return _mean(row.total for (_, kind), rows in seen.items() if kind in kinds for row in rows)
-
+    edges = sorted(key[1:] for key in usual if key[0] == "edge" and len(key) == 3)
     return Costs(
-        stages=tuple(StageCosts(name=f"stage {s}", **row) for s, row in enumerate(stages)),
+        stages=tuple(StageCosts(name=f"stage {s}", **row) for s, row in enumerate(stages)),  # type: ignore[arg-type]
         unit=first.unit,
         ticks_per_unit=first.ticks_per_unit,
-        send_host=host(_SENDS),
-        recv_host=host(_RECEIVES),
-        edge=Edge(latency=_mean(time for times in edges.values() for time in times)),
-        edges={ranks: Edge(latency=_mean(times)) for ranks, times in sorted(edges.items())},
-        action_overhead=_mean(gap for step in steps for gap in _own_gaps(step)),
+        send_host=ticks("send"),
+        recv_host=ticks("receive"),
+        edge=Edge(latency=ticks("edge")),
+        edges={ranks: Edge(latency=ticks("edge", *ranks)) for ranks in edges},
+        action_overhead=ticks("gap"),
         tail=Tail(
-            reduce=_mean(tails[Kind.REDUCE_GRAD]),
-            clip=_mean(tails[Kind.CLIP]),
-            optimizer=_mean(tails[Kind.OPTIMIZER]),
+            reduce=ticks(Kind.REDUCE_GRAD), clip=ticks(Kind.CLIP), optimizer=ticks(Kind.OPTIMIZER)
         ),
     )
+
+
+def _samples(step: Timeline) -> dict[Key, list[tuple[int, ...]]]:
+    """What a step's mean is taken of, in ticks: by kind and stage of the model the three parts and
+    the recompute; posts; times on the wire, of each edge and of all; gaps; the tail's kinds."""
+    schedule = step.schedule
+    found: dict[Key, list[tuple[int, ...]]] = defaultdict(list)
+    tail: dict[Kind, list[int]] = {}
+    for stage, kind, parts, again in _actions(step):
+        if kind in TIME_OF:
+            found[kind, stage % schedule.num_stages].append((*parts, again))
+        elif kind in _SENDS or kind in _RECEIVES:
+            found[("send" if kind in _SENDS else "receive",)].append((parts.total,))
+        elif kind in TAIL:
+            spent = tail.setdefault(kind, [0] * schedule.ranks)
+            spent[schedule.placement.rank_of[stage]] += parts.total
+    for kind, spent in tail.items():  # the longest time that any rank spends with it
+        found[(kind,)].append((max(spent),))
+    for transfer in step.transfers:
+        ranks = transfer.source, transfer.destination
+        if ranks[0] != ranks[1]:
+            for key in (("edge",), ("edge", *ranks)):
+                found[key].append((transfer.end - transfer.start,))
+    for gap in _own_gaps(step):
+        found[("gap",)].append((gap,))
+    return found
 
 
 class Usual(NamedTuple):
@@ -99,7 +117,7 @@ class Usual(NamedTuple):
 def usual(steps: Sequence[Timeline]) -> list[Usual]:
     """Every kind of F, B, I, W and pair of every stage, by stage; the steps have one placement."""
     rank_of = steps[0].schedule.placement.rank_of
-    seen: Found = defaultdict(list)
+    seen: dict[tuple[int, Kind], list[Duration]] = defaultdict(list)
     repeated: dict[tuple[int, Kind], list[int]] = defaultdict(list)
     for step in steps:
         for stage, kind, parts, again in _actions(step):
@@ -140,11 +158,6 @@ def _actions(timeline: Timeline) -> Iterator[tuple[int, Kind, Duration, int]]:
             yield stage, kind, Duration(end - start - inside - around, inside, around), again
 
 
-def _mean(ticks: Iterable[int]) -> int:
-    values = [*ticks]
-    return round(fmean(values)) if values else 0
-
-
 def _own_gaps(timeline: Timeline) -> list[int]:
     """The gaps in front of actions that waited for nothing (the first ones left out); where posts
     of transfers are actions themselves, these fill them."""
@@ -153,12 +166,3 @@ def _own_gaps(timeline: Timeline) -> list[int]:
     first = {row[0] for row in timeline.schedule.codes if row}
     return [w.end - w.start for w in waits(timeline)
             if w.cause is None and w.action.codes[0] not in first]  # fmt: skip
-
-
-def _longest(found: Found, kind: Kind, placement: Placement) -> int:
-    """The longest time that any rank spends with a kind of the tail."""
-    spent = [0] * placement.ranks
-    for (stage, other), rows in found.items():
-        if other is kind:
-            spent[placement.rank_of[stage]] += sum(row.total for row in rows)
-    return max(spent)
