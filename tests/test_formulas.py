@@ -23,7 +23,6 @@ from unbubble.formulas import (
     interleaved_warmup,
     microbatches_for,
     most_microbatches,
-    next_legal,
     peak_in_flight,
     utilization_first_order,
 )
@@ -196,31 +195,6 @@ def test_first_order_of_uneven_loads():
 
 
 @pytest.mark.parametrize(
-    ("framework", "p", "v", "given", "legal"),
-    [
-        ("any", 4, 1, 5, 5), ("any", 4, 2, 5, 8), ("megatron", 4, 2, 6, 8), ("pytorch", 4, 2, 6, 6),
-        ("pytorch", 4, 2, 9, 10), ("pytorch", 8, 1, 3, 8), ("nanotron", 8, 1, 1, 7),
-        ("deepspeed", 8, 1, 1, 1), ("maxtext", 4, 2, 6, 8),
-    ],
-)  # fmt: skip
-def test_the_next_legal_number_of_microbatches(framework, p, v, given, legal):
-    assert next_legal(given, p, v, framework) == legal
-
-
-@pytest.mark.parametrize("p", [1, 2, 4, 7])
-def test_pytorchs_rule_is_that_of_the_generated_schedules(p):
-    made = []
-    for m in range(1, 80):
-        try:
-            generate("interleaved-1f1b", p, m, 2)
-        except InputError:
-            continue
-        made.append(m)
-    for m in range(1, max(made) + 1):
-        assert next_legal(m, p, 2, "pytorch") == next(legal for legal in made if legal >= m)
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: bubble_fraction(0, 4), r"p \(ranks\) is 0; it is at least 1"),
@@ -236,7 +210,6 @@ def test_pytorchs_rule_is_that_of_the_generated_schedules(p):
         (lambda: bubble_time("chimera", 3, Times(), 1, 3), "only with .* p even"),
         (lambda: bubble_time("chimera", 4, Times(Fraction(3)), 1, 4), "B = F or B = 2F"),
         (lambda: peak_in_flight("x", 4, 4), "no closed form for the memory of 'x'; known are"),
-        (lambda: next_legal(3, 4, 2, "jax"), "no rule is known for 'jax'; known are any, megatron"),
     ],
 )  # fmt: skip
 def test_what_has_no_answer_is_refused(call, message):

@@ -11,9 +11,7 @@ from unbubble.cli.output import number, percent, print_json, say
 from unbubble.errors import InputError
 from unbubble.formulas import (
     BY_SIZES,
-    CALLED,
     FORMS,
-    RULES,
     Times,
     bubble_fraction,
     bubble_overhead,
@@ -22,9 +20,9 @@ from unbubble.formulas import (
     interleaved_warmup,
     microbatches_for,
     most_microbatches,
-    next_legal,
     peak_in_flight,
 )
+from unbubble.frameworks import CALLED, RULES, next_legal
 
 if TYPE_CHECKING:
     from unbubble.families import Family

@@ -5,8 +5,8 @@ from typing import Any
 
 from unbubble.attribution import CLASSES, attribute
 from unbubble.monitor.follower import Ready
-from unbubble.trace.assembly import NS
 from unbubble.trace.findings import classes
+from unbubble.trace.observed import NS
 
 SECONDS_AN_HOUR = 3600
 

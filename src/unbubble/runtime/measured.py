@@ -12,10 +12,11 @@ from unbubble.action import parse
 from unbubble.runtime.gradients import Gradients
 from unbubble.schedule import Placement, Schedule
 from unbubble.simulate import Timeline
-from unbubble.trace.assembly import NS, timeline_of, transfer_orders
 from unbubble.trace.clocks import align
-from unbubble.trace.pairing import pairs
+from unbubble.trace.observed import NS
+from unbubble.trace.pairing import pairs, transfer_orders
 from unbubble.trace.recorded import Columns, Recorded
+from unbubble.trace.timeline import timeline_of
 
 
 class RankRecord(msgspec.Struct, kw_only=True):

@@ -4,26 +4,24 @@ Stages are given where names carry none, transfers are paired, clocks aligned. W
 is said in `unknown`; a rank that is missing is named, and then there is no Timeline.
 """
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median_low
 
-from unbubble.action import JOINED, RECEIVE_OF, Action, Kind, receive_of
+from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
 from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.inputs import inputs
 from unbubble.schedule.placement import infer
-from unbubble.schedule.rules import positions
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import HalfTransfer, Observed, Seen
-from unbubble.trace.pairing import Pair, name_in_order, pairs, transfers
+from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
+from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
+from unbubble.trace.timeline import by_code, timeline_of
 
-NS = 10**9
 FROM_RANKS = "stages, from the order of the ranks"
 _BACKWARDS = (Kind.B, Kind.I)
 
@@ -255,82 +253,10 @@ def _halves(
     return halves
 
 
-def transfer_orders(found: Iterable[Pair]) -> Iterator[Before]:
-    """What transfers say of clocks: a send begins before its receive is done."""
-    for source, send, destination, receive in found:
-        yield source, send.called, destination, receive.done
-
-
 def _action_orders(schedule: Schedule, rows: Sequence[Sequence[Seen]]) -> Iterator[Before]:
     """An action starts after the one that makes its input ended."""
-    every = [(rank, seen) for rank, row in enumerate(_by_code(schedule, rows)) for seen in row]
+    every = [(rank, seen) for rank, row in enumerate(by_code(schedule, rows)) for seen in row]
     for (rank, seen), made in zip(every, inputs(schedule), strict=True):
         if made >= 0:
             source, maker = every[made]
             yield source, maker.end, rank, seen.start
-
-
-def _by_code(schedule: Schedule, rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
-    """What was seen of every code of the schedule; a pair has two."""
-    return [
-        [row[place] for place, _ in positions(codes)]
-        for codes, row in zip(schedule.codes, rows, strict=True)
-    ]
-
-
-def without_waits(rows: Sequence[Sequence[Seen]]) -> Sequence[Sequence[Seen]]:
-    """Every collective from the moment that the last rank of its group was there."""
-    latest: dict[str, int] = {}
-    for row in rows:
-        for seen in row:
-            if seen.group:
-                latest[seen.group] = max(seen.start, latest.get(seen.group, seen.start))
-    if not latest:
-        return rows
-    return [
-        [
-            seen._replace(start=min(latest[seen.group], seen.end)) if seen.group else seen
-            for seen in row
-        ]
-        for row in rows
-    ]
-
-
-def timeline_of(
-    schedule: Schedule,
-    rows: Sequence[Sequence[Seen]],
-    found: Sequence[Pair],
-    clocks: Clocks,
-    recompute_told: bool = False,
-) -> Timeline:
-    """The schedule's Timeline, from the first start on: `rows[r]` is what rank r saw of its actions
-    in their order, of their recompute only if that is told."""
-    placed = [
-        [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
-        for row, by in zip(rows, clocks.offsets, strict=True)
-    ]
-    by_code = _by_code(schedule, without_waits(placed))
-    zero = min(seen.start for row in by_code for seen in row)
-    starts = [array("q", [seen.start - zero for seen in row]) for row in by_code]
-    ends = [array("q", [seen.end - zero for seen in row]) for row in by_code]
-    communication, overhead, recompute = [], [], []
-    for codes, row in zip(schedule.codes, by_code, strict=True):
-        last = [not code & JOINED for code in codes]  # the parts of a pair stand at its second code
-        both = [*zip(row, last, strict=True)]
-        communication.append(array("q", [seen.communication * own for seen, own in both]))
-        overhead.append(array("q", [seen.overhead * own for seen, own in both]))
-        recompute.append(array("q", [seen.recompute * own for seen, own in both]))
-    return Timeline(
-        schedule=schedule,
-        starts=tuple(starts),
-        ends=tuple(ends),
-        begin=0,
-        finish=max(map(max, ends)),
-        communication=tuple(communication) if any(map(any, communication)) else None,
-        overhead=tuple(overhead),
-        recompute=tuple(recompute) if recompute_told else None,
-        transfers=tuple(transfers(found, [offset - zero for offset in clocks.offsets])),
-        unit="s",
-        ticks_per_unit=NS,
-        measured=True,
-    )

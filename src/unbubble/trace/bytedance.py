@@ -14,17 +14,16 @@ from typing import Any, NamedTuple
 
 from unbubble.action import Action, Kind
 from unbubble.errors import InputError
-from unbubble.trace.assembly import without_waits
 from unbubble.trace.intervals import length, outside, union
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import Busy, HalfTransfer, Observed, RankSteps, Seen
+from unbubble.trace.observed import NS, Busy, HalfTransfer, Observed, RankSteps, Seen
+from unbubble.trace.timeline import without_waits
 
 COLUMNS = (
     "dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc", "mb_id",
 )  # fmt: skip
 MAX_ROWS = 50_000_000
 MAX_SECONDS = 1e9
-NS = 10**9
 
 COMPUTE = {"forward-compute": Kind.F, "backward-compute": Kind.B}
 TRANSFERS = {

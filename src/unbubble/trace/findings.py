@@ -9,10 +9,10 @@ from unbubble.plan import Plan
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
-from unbubble.trace.assembly import FROM_RANKS, NS, Pipeline
+from unbubble.trace.assembly import FROM_RANKS, Pipeline
 from unbubble.trace.comparison import against
 from unbubble.trace.costs import Usual, observed_costs, usual
-from unbubble.trace.observed import Observed
+from unbubble.trace.observed import NS, Observed
 from unbubble.trace.reading import Trace
 from unbubble.trace.stragglers import stragglers
 

@@ -11,6 +11,8 @@ from unbubble.action import Action
 
 NOTICEABLE_NS = 50_000
 """A wait longer than this blocked its rank; shorter ones are the call itself."""
+NS = 10**9
+"""In a second."""
 FOREVER_NS = 1 << 62
 
 

@@ -4,13 +4,14 @@ A measured pair is split by both of its ends: until the later of the two was rea
 from then on it is transfer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median_low
 
 from unbubble.action import RECEIVE_OF, Kind, receive_of
 from unbubble.schedule import Placement
 from unbubble.schedule.inputs import wanted_receive, wanted_send
 from unbubble.simulate import Transfer
+from unbubble.trace.clocks import Before
 from unbubble.trace.observed import FOREVER_NS, HalfTransfer, Seen
 
 ENOUGH = 8
@@ -56,6 +57,12 @@ def pairs(halves: Sequence[Sequence[HalfTransfer]]) -> list[Pair]:
                 if other is not None:
                     found.append((rank, half, *other))
     return found
+
+
+def transfer_orders(found: Iterable[Pair]) -> Iterator[Before]:
+    """What transfers say of clocks: a send begins before its receive is done."""
+    for source, send, destination, receive in found:
+        yield source, send.called, destination, receive.done
 
 
 def transfers(found: Sequence[Pair], offsets: Sequence[int]) -> list[Transfer]:

@@ -22,9 +22,9 @@ from unbubble.errors import InputError
 from unbubble.simulate import Timeline
 from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
-from unbubble.trace.assembly import NS, Pipeline
+from unbubble.trace.assembly import Pipeline
 from unbubble.trace.costs import TAIL
-from unbubble.trace.observed import Seen
+from unbubble.trace.observed import NS, Seen
 
 
 class Operation(NamedTuple):
