@@ -153,6 +153,14 @@ class Costs:
     speed: Mapping[int, Fraction] = field(default_factory=dict)
 
     @property
+    def in_bytes(self) -> bool:
+        """Whether they say what stages hold."""
+        return any(
+            row.weight_bytes or row.held_until_input_bytes or row.held_until_weight_bytes
+            for row in self.stages
+        )
+
+    @property
     def num_stages(self) -> int:
         return len(self.stages)
 

@@ -126,3 +126,15 @@ def test_ranks_share_the_times_of_the_model(unbubble, tmp_path):
 )
 def test_bad_input(refused, line, message):
     assert message in refused(f"sweep {line}")
+
+
+def test_a_sweep_holds_what_the_simulation_does(unbubble, tmp_path):
+    """A sweep once forgot that PipeDream keeps several versions of its weights, and took them for
+    fitting into memories that are too small."""
+    stage = {"forward": 1, "backward": 2, "weight_bytes": 1000, "held_until_weight_bytes": 10}
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps({"stages": [stage] * 2}))
+    line = f"--schedule pipedream -p 2 --costs {path}"
+    held = unbubble(f"simulate {line} -m 2 --json").json["peak_bytes"]
+    assert held == [2 * 1000 + 2 * 10, 1000 + 10]
+    assert unbubble(f"sweep {line} --json").json["rows"][0]["peak_bytes"] == max(held)

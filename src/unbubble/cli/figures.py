@@ -4,11 +4,11 @@ from fractions import Fraction
 from typing import Any
 
 from unbubble.costs import Costs
-from unbubble.families.pipedream import weight_versions
 from unbubble.formulas import imbalance_factor, utilization_first_order
+from unbubble.held import held_bytes
 from unbubble.simulate import Timeline
 from unbubble.simulate.loads import rank_loads
-from unbubble.simulate.memory import activations, memory
+from unbubble.simulate.memory import activations
 from unbubble.steady import step_time
 
 
@@ -20,6 +20,7 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
     """
     schedule, loads = timeline.schedule, rank_loads(timeline, costs)
     virtual = max(len(schedule.placement.stages_of(rank)) for rank in range(schedule.ranks))
+    held = held_bytes(timeline, costs)
     ticks, step = costs.ticks_per_unit, step_time(timeline, costs)
     makespan, span, work = Fraction(timeline.makespan), Fraction(timeline.span), sum(timeline.work)
     first_order = utilization_first_order(
@@ -51,7 +52,8 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
         "imbalance_factor": imbalance_factor(loads),
         "utilization_first_order": first_order,
         "peak_activations": [curve.peak for curve in activations(timeline, costs)],
-        **_bytes(timeline, costs),
+        "weight_bytes": held.weights if held else None,
+        "peak_bytes": held.peak if held else None,
         "notes": _notes(timeline, costs),
         "unit": timeline.unit,
     }
@@ -66,25 +68,3 @@ def _notes(timeline: Timeline, costs: Costs) -> list[str]:
         "recompute is counted once, in I; where the runtime runs the forward again for W, as "
         "PyTorch does, backward_weight must hold that, or recompute_weight say it"
     ]
-
-
-def _bytes(timeline: Timeline, costs: Costs) -> dict[str, list[int] | None]:
-    """What every rank holds of weights, in all the versions that it keeps, and with activations at
-    most; None where the costs give no bytes."""
-    rows = costs.stages
-    if not any(
-        row.weight_bytes or row.held_until_input_bytes or row.held_until_weight_bytes
-        for row in rows
-    ):
-        return {"weight_bytes": None, "peak_bytes": None}
-    curves = memory(timeline, costs)
-    weights = [
-        curve.base * versions
-        for curve, versions in zip(curves, weight_versions(timeline.schedule), strict=True)
-    ]
-    return {
-        "weight_bytes": weights,
-        "peak_bytes": [
-            held + int(curve.peak) - curve.base for held, curve in zip(weights, curves, strict=True)
-        ],
-    }

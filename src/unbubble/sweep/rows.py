@@ -10,9 +10,9 @@ from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import Family
+from unbubble.held import held_bytes
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
-from unbubble.simulate.memory import memory
 from unbubble.steady import bubble_fraction, step_time
 
 PAYS = Fraction(2, 100)
@@ -133,7 +133,8 @@ def predicted_row(
     if not time:
         raise InputError("the step takes no time; give times above 0")
     throughput = schedule.microbatches / time
-    peak = _peak_bytes(timeline, costs)
+    held = held_bytes(timeline, costs)
+    peak = max(held.peak) if held else None
     fits = memory_bytes is None or _fits(peak, memory_bytes)
     if before is None and not fits:
         raise InputError(
@@ -151,14 +152,6 @@ def predicted_row(
         fits=fits,
         gain=None if before is None else throughput / before.throughput,
     )
-
-
-def _peak_bytes(timeline: Timeline, costs: Costs) -> int | None:
-    known = any(
-        stage.held_until_input_bytes or stage.held_until_weight_bytes or stage.weight_bytes
-        for stage in costs.stages
-    )
-    return int(max(curve.peak for curve in memory(timeline, costs))) if known else None
 
 
 def _fits(peak: int | None, memory_bytes: int) -> bool:
