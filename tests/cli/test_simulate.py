@@ -350,3 +350,7 @@ def test_exposed_communication_is_part_of_the_imbalance(unbubble, tmp_path):
     answer = unbubble("simulate --schedule 1f1b -p 4 -m 8 --json --costs", costs).json
     assert answer["imbalance_factor"] == pytest.approx(7 / 6)
     assert answer["utilization_first_order"] == pytest.approx(8 / 11 * 6 / 7)
+
+
+def test_compare_takes_no_v_below_1(refused):
+    assert "-v (virtual stages) is 0; it is at least 1" in refused("compare -p 4 -m 8 -v 0")

@@ -14,10 +14,10 @@ from unbubble.schedule.lowering import lower
 from unbubble.sweep.variant import variant
 
 
-def plan(name="1f1b", split=(3, 5), **settings):
+def plan(name="1f1b", split=(3, 5), virtual=None, **settings):
     layer = StageCosts(forward=Duration(1), backward=Duration(2))
     layers = Costs(stages=(layer,) * 8, unit="s", ticks_per_unit=10**9)
-    order = generate(name, 2, 4)
+    order = generate(name, 2, 4, virtual)
     return Plan(
         schedule=order,
         costs=stage_costs(layers, split),
@@ -47,6 +47,13 @@ def test_other_stages_are_partitioned_anew():
     assert made.layers_per_stage == (2, 2, 2, 2)
     assert made.costs == stage_costs(plan().layers, (2, 2, 2, 2))
     assert made.sharding == ("zero1",) * 4
+
+
+def test_a_family_that_is_named_keeps_the_v_of_the_plan():
+    """A v that the family did not list by itself once became the default, 2."""
+    four = plan("looped-bfs", (1,) * 8, 4)
+    assert variant(four, "interleaved-1f1b").schedule(4) == generate("interleaved-1f1b", 2, 4, 4)
+    assert variant(plan(), "interleaved-1f1b").virtual == 2
 
 
 def test_a_family_of_the_same_placement_keeps_the_split():

@@ -71,7 +71,7 @@ def command(
     name = "1f1b" if v == 1 else "interleaved-1f1b"
     if entry is not None:
         v = entry.stages_a_rank(virtual)
-        name = entry.name.partition(":")[0]
+        name = entry.base
     rules = (framework or "any").lower()
     given = shared.given_times(options)
     times = _times(name, given)
@@ -222,7 +222,7 @@ def _least_legal(m: int, p: int, v: int, rules: str, entry: "Family | None") -> 
     """The smallest number of microbatches from m on that framework and schedule allow."""
     if entry is None:
         return next_legal(m, p, v, rules)
-    name, group = entry.name.partition(":")[0], int(dict(entry.preset).get("group", 0))
+    name, group = entry.base, int(dict(entry.preset).get("group", 0))
     while True:
         framework = next_legal(m, p, v, rules, schedule=name, group=group)
         if (m := entry.next_legal(p, framework, v)) == framework:
@@ -269,7 +269,7 @@ def _times(name: str, given: shared.Given) -> Times:
     for key, value in given.times.items():
         if isinstance(value, list) or (key == "p2p" and value):
             raise InputError(
-                f"--{key.replace('_', '-')}: the closed forms are for equal stages without "
+                f"{shared.flag(key)}: the closed forms are for equal stages without "
                 "communication; `unbubble simulate` takes the rest"
             )
     known = {key: value for key, value in given.times.items() if isinstance(value, Fraction)}
@@ -315,7 +315,7 @@ def _family(schedule: str) -> "Family":
     from unbubble.families import family
 
     entry = family(schedule)
-    if entry.name.partition(":")[0] not in FORMS:
+    if entry.base not in FORMS:
         raise InputError(
             f"no closed form for the bubble of {schedule!r}; known are {', '.join(FORMS)}"
             " (`unbubble simulate` takes every schedule)"

@@ -36,13 +36,15 @@ def command(
 
     p = shared.count(ranks, "p", "ranks")
     m = shared.count(microbatches, "m", "microbatches", 8)
+    if virtual is not None:
+        shared.count(virtual, "v", "virtual stages")
     costs = shared.CostOptions(options)
     entries = [family(name) for name in schedules.split(",")]
     rows: list[dict[str, Any]] = []
     for entry in entries:
-        takes = virtual in entry.virtual or (None in entry.virtual and virtual is not None)
+        v = virtual if virtual is not None and entry.takes(virtual) else None
         try:
-            order = entry.fitted(p, m, virtual if takes else None, costs_of=costs.costs_of)
+            order = entry.fitted(p, m, v, costs_of=costs.costs_of)
             stages = costs.of(order)
             row = figures(simulate(order, stages.costs), stages.costs)
             row["layers_per_stage"] = list(stages.layers_per_stage) or None

@@ -77,6 +77,11 @@ def _add(function: F, *options: Callable[[F], F]) -> F:
     return function
 
 
+def flag(key: str) -> str:
+    """The option that a keyword is given by."""
+    return "--" + key.replace("_", "-")
+
+
 class Given(NamedTuple):
     """The times that were given, by option; `unit` is "s" where they carry one."""
 
@@ -96,13 +101,13 @@ def given_times(options: Mapping[str, Any]) -> Given:
         text = options.get(name)
         if text is None:
             continue
-        flag = f"--{name.replace('_', '-')}"
-        read = [quantity.time(part, flag) for part in text.split(",")]
+        option = flag(name)
+        read = [quantity.time(part, option) for part in text.split(",")]
         for part, (amount, has_unit) in zip(text.split(","), read, strict=True):
             if has_unit:
-                in_unit = in_unit or f"{flag} {part}"
+                in_unit = in_unit or f"{option} {part}"
             elif amount:
-                plain = plain or f"{flag} {part}"
+                plain = plain or f"{option} {part}"
         amounts = [amount for amount, _ in read]
         found[name] = amounts if len(amounts) > 1 else amounts[0]
     if in_unit and plain:
@@ -146,6 +151,14 @@ def counts(text: str, option: str) -> tuple[int, ...]:
     return found
 
 
+def different_counts(text: str, option: str) -> tuple[int, ...]:
+    """A list of counts of which none stands there twice."""
+    found = counts(text, option)
+    if twice := next((n for i, n in enumerate(found) if n in found[:i]), None):
+        raise InputError(f"{option}: {twice} is given twice")
+    return found
+
+
 class StageTimes(NamedTuple):
     """The costs of a schedule's stages, and how layers went to them (empty: they did not)."""
 
@@ -164,8 +177,8 @@ class CostOptions:
         split = options.get("layers_per_stage")
         self.split = counts(split, "--layers-per-stage") if split is not None else ()
         if self.path is not None and self.given.times:
-            flag = next(iter(self.given.times)).replace("_", "-")
-            raise InputError(f"--costs {self.path} and --{flag} both give times; use one")
+            option = flag(next(iter(self.given.times)))
+            raise InputError(f"--costs {self.path} and {option} both give times; use one")
         if self.split and self.path is None:
             raise InputError("--layers-per-stage goes with --costs and its layers")
         self.rows: Costs | None = None
@@ -242,7 +255,7 @@ def _shares(times: Mapping[str, Any], ranks: int) -> dict[str, Fraction]:
     for key, value in whole.items():
         if isinstance(value, list):
             raise InputError(
-                f"--{key.replace('_', '-')} is a list, and with several -p there is one time, that "
+                f"{flag(key)} is a list, and with several -p there is one time, that "
                 "of the whole model; a costs file with layers is split anew for every p"
             )
     return {key: value / ranks for key, value in whole.items()}

@@ -42,6 +42,11 @@ def say(text: str) -> None:
     click.echo(wrapped(text))
 
 
+def warn(text: str) -> None:
+    """A sentence on standard error, in the program's name."""
+    click.echo(wrapped(f"unbubble: {text}"), err=True)
+
+
 def print_table(rows: Sequence[Mapping[str, str]]) -> None:
     """Rows with the same keys, the keys as head."""
     for line in table(rows, head=partial(click.style, bold=True)):

@@ -5,10 +5,9 @@ from pathlib import Path
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import print_json, say
+from unbubble.cli.output import print_json, say, warn
 from unbubble.cli.progress import progress
 from unbubble.errors import RunError
-from unbubble.terminal import wrapped
 
 
 @click.command("run")
@@ -64,7 +63,7 @@ def command(
     missing = left_out(plan)
     if is_main():
         for sentence in missing:
-            click.echo(wrapped(f"unbubble: {sentence}"), err=True)
+            warn(sentence)
     predicted = predict(plan.schedule, plan.costs)
     with progress("run") as tell:
         [measured] = run(

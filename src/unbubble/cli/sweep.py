@@ -8,10 +8,10 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import print_json
+from unbubble.cli.measurements import measurements, sizes
+from unbubble.cli.output import print_json, warn
 from unbubble.cli.progress import progress
 from unbubble.errors import InputError, RunError
-from unbubble.terminal import wrapped
 
 if TYPE_CHECKING:
     from unbubble.cli.swept import Swept
@@ -72,7 +72,7 @@ def command(
     """
     from unbubble.cli.swept import Swept
 
-    counts = None if ranks is None else shared.counts(ranks, "-p")
+    counts = None if ranks is None else shared.different_counts(ranks, "-p")
     several = counts is not None and len(counts) > 1
     if not several and (microbatches is not None or devices is not None):
         raise InputError(
@@ -87,7 +87,7 @@ def command(
         raise InputError(f"--{given} is for steps that are run; it goes with --run")
     gain = _gain(pays)
     room = None if memory is None else quantity.size(memory, "--memory")
-    observed = _observed(throughput, seconds, control)
+    observed = measurements(throughput, seconds, control)
     chosen = _virtuals(virtual)
     if observed is not None and (len(chosen) > 1 or for_real):
         raise InputError(
@@ -161,11 +161,9 @@ def _ranked(
 
     m = shared.count(microbatches, "m", "microbatches", 8)
     entry = family(schedule or "1f1b")
-    if twice := next((p for i, p in enumerate(ranks) if p in ranks[:i]), None):
-        raise InputError(f"-p: {twice} is given twice")
     if observed is not None and sorted(observed) != sorted(ranks):
         raise InputError(
-            f"the measurements are of p = {_list(observed)} and -p is {_joined(ranks)}"
+            f"the measurements are of p = {sizes(observed)} and -p is {', '.join(map(str, ranks))}"
         )
     for p in ranks:
         if devices is not None and (devices < 1 or devices % p):
@@ -253,7 +251,7 @@ def _run(
     first = [each.with_microbatches(counts[each.virtual][0]) for each in variants]
     swept.left_out = list(dict.fromkeys(s for each in first for s in left_out(each)))
     for sentence in swept.left_out:
-        click.echo(wrapped(f"unbubble: {sentence}"), err=True)
+        warn(sentence)
     given = {
         "steps": options["steps"], "warmup": options["warmup"], "timeout_s": options["timeout"],
     }  # fmt: skip
@@ -301,57 +299,4 @@ def _gain(pays: str) -> Fraction:
 def _virtuals(text: str | None) -> list[int | None]:
     if text is None:
         return [None]
-    found: list[int | None] = list(shared.counts(text, "-v"))
-    if twice := next((v for i, v in enumerate(found) if v in found[:i]), None):
-        raise InputError(f"-v: {twice} is given twice")
-    return found
-
-
-def _observed(
-    throughput: str | None, seconds: str | None, control: str | None
-) -> dict[int, Fraction] | None:
-    """Measured throughput by m, divided by the control's."""
-    if throughput is not None and seconds is not None:
-        raise InputError("--throughput and --seconds both give measurements; use one")
-    if throughput is None and seconds is None:
-        if control is not None:
-            raise InputError("--control goes with --throughput or --seconds")
-        return None
-    if throughput is not None:
-        found = _series(throughput, "--throughput")
-    else:
-        found = {m: 1 / time for m, time in _series(seconds or "", "--seconds").items()}
-    beside = _series(control, "--control") if control is not None else {}
-    if control is not None and beside.keys() != found.keys():
-        raise InputError(
-            f"--control has m = {_list(beside)} and the sweep {_list(found)}; they must be the same"
-        )
-    if len(found) < 2:
-        raise InputError("a verdict needs measurements at two numbers of microbatches at least")
-    return {m: value / beside.get(m, 1) for m, value in found.items()}
-
-
-def _series(text: str, option: str) -> dict[int, Fraction]:
-    """Values above 0 by m, as in 8:8077,16:7987."""
-    found: dict[int, Fraction] = {}
-    for part in text.split(","):
-        m, colon, value = part.partition(":")
-        if not colon or not m.strip().isdecimal() or len(m) > 9 or int(m) < 1:
-            raise InputError(f"{option}: {part[:40]!r} is not M:X, as in 8:8077")
-        if int(m) in found:
-            raise InputError(
-                f"{option}: m = {int(m)} is given twice, the second time as {part[:40]!r}; give "
-                "one value for each"
-            )
-        found[int(m)] = quantity.number(value, option)
-        if found[int(m)] <= 0:
-            raise InputError(f"{option}: {part[:40]!r} must be above 0")
-    return found
-
-
-def _list(values: Mapping[int, Any]) -> str:
-    return _joined(sorted(values))
-
-
-def _joined(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))
+    return list(shared.different_counts(text, "-v"))

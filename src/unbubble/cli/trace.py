@@ -66,7 +66,7 @@ def command(
     from unbubble.trace import read
     from unbubble.trace.findings import findings
 
-    limits = {key: quantity.fraction(options[key], f"--{key.replace('_', '-')}")
+    limits = {key: quantity.fraction(options[key], shared.flag(key))
               for key in LIMITS if options[key] is not None}  # fmt: skip
     plan = load_plan(plan_path) if plan_path else None
     placement = plan.schedule.placement if plan else None
@@ -144,9 +144,9 @@ def _write(
          if list(p.ranks) == answer["pipeline_ranks"] and p.timeline is not None), None,
     )  # fmt: skip
     if timeline is None:
-        option = next(iter({**wanted, **pictures})).replace("_", "-")
+        option = shared.flag(next(iter({**wanted, **pictures})))
         raise InputError(
-            f"--{option}: the trace holds no complete pipeline; " + "; ".join(answer["unknown"])
+            f"{option}: the trace holds no complete pipeline; " + "; ".join(answer["unknown"])
         )
     for key, path in wanted.items():
         writers[key](timeline, path)

@@ -65,12 +65,16 @@ class Family:
     options: tuple[str, ...] = ()
     preset: tuple[tuple[str, Option], ...] = ()
 
+    @property
+    def base(self) -> str:
+        """The name without the options that were chosen."""
+        return self.name.partition(":")[0]
+
     def with_options(self, **options: Option) -> "Family":
         """The family with these options chosen, which its name then tells: `name:key=value`."""
         self._check_known(options)
         chosen = {**dict(self.preset), **options}
-        base = self.name.partition(":")[0]
-        name = ":".join([base, *(f"{key}={value}" for key, value in chosen.items())])
+        name = ":".join([self.base, *(f"{key}={value}" for key, value in chosen.items())])
         return replace(self, name=name, aliases=(), preset=tuple(chosen.items()))
 
     def generate(
@@ -122,11 +126,15 @@ class Family:
         self.check_rule(ranks, microbatches, v, **options)
         return v
 
+    def takes(self, virtual: int) -> bool:
+        """Whether it can have v stages a rank."""
+        return virtual in self.virtual or (None in self.virtual and virtual >= 1)
+
     def stages_a_rank(self, virtual: int | None) -> int:
         """v, the default where it is None. Raises InputError where the family cannot have it."""
         v = self.virtual[0] if virtual is None else virtual
         assert v is not None
-        if v not in self.virtual and not (None in self.virtual and v >= 1):
+        if not self.takes(v):
             legal = "at least 1" if None in self.virtual else ", ".join(map(str, self.virtual))
             raise InputError(f"{self.name} has v (stages a rank) of {legal}, not {v}")
         return v

@@ -97,7 +97,7 @@ def variant(plan: Plan, name: str | None = None, virtual: int | None = None) -> 
         virtual = own if virtual is None else virtual
     else:
         entry = family(name)
-        if virtual is None and own in entry.virtual:
+        if virtual is None and own > 1 and entry.takes(own):
             virtual = own
     found = Variant(plan, entry, entry.stages_a_rank(virtual))
     assert found.costs.num_stages == found.placement.num_stages
@@ -106,8 +106,7 @@ def variant(plan: Plan, name: str | None = None, virtual: int | None = None) -> 
 
 def _own(schedule: Schedule) -> Family:
     """The family of a plan's order, by its name; what it makes has to be that order."""
-    base = schedule.name.partition(":")[0]
-    if base not in families():
+    if schedule.name.partition(":")[0] not in families():
         raise InputError(
             f"the plan's schedule is {schedule.name or 'custom'!r}, which is no known family, so "
             "it cannot be made for other numbers of microbatches; give --schedule NAME for one "
