@@ -57,6 +57,13 @@ def test_whether_the_bubble_limits_a_measured_run(unbubble, line, verdict, limit
         # marin#6532: 8 H100 as one pipeline or as two; (m+7)/(m+3) = 15/11
         ("-p 4,8 -m 8 --devices 8 --throughput 8:8077,4:12150", 15 / 11, "p = 8 to 4: observed × "
          "1.50, the bubble model predicts × 1.36; bubble-limited", "bubble"),
+        # a transfer of 5 that nothing hides: 24 and 88.25, so that four ranks lose as predicted
+        ("-p 1,4 -m 8 --forward 1 --backward 2 --p2p 5 --seconds 1:24,4:80", 24 / 88.25,
+         "observed × 0.30, the bubble model predicts × 0.27; bubble-limited: the loss", "bubble"),
+        ("-p 1,4 -m 8 --forward 1 --backward 2 --p2p 5 --seconds 1:24,4:24", 24 / 88.25,
+         "predicts × 0.27; more than the bubble gives", "other"),
+        ("-p 1,4 -m 8 --forward 1 --backward 2 --p2p 5 --seconds 1:24,4:240", 24 / 88.25,
+         "observed × 0.10, the bubble model predicts × 0.27; not bubble-limited", "other"),
         ("-p 2,4 -m 12 --throughput 2:100,4:250", 2 * 13 / 15, "more than the bubble gives: "
          "something else changes with the ranks", "other"),
     ],
@@ -138,3 +145,46 @@ def test_a_sweep_holds_what_the_simulation_does(unbubble, tmp_path):
     held = unbubble(f"simulate {line} -m 2 --json").json["peak_bytes"]
     assert held == [2 * 1000 + 2 * 10, 1000 + 10]
     assert unbubble(f"sweep {line} --json").json["rows"][0]["peak_bytes"] == max(held)
+
+
+@pytest.mark.parametrize("pays", ["0.5%", "2.5%", "12.5%"])
+def test_the_gain_that_is_asked_for_is_told_as_it_is(unbubble, pays):
+    """It was rounded to whole percent: less than 0%."""
+    assert f"a doubling gains less than {pays};" in unbubble(f"sweep -p 4 --pays {pays}").out
+
+
+def test_one_row_says_nothing_of_doubling(unbubble):
+    answer = unbubble("sweep -p 2 --most 3 --json").json
+    assert answer["verdict"].startswith("only m = 2 was simulated: nothing to compare it with;")
+    assert answer["stops_at"] is None
+
+
+HEAVY = """
+unit = "s"
+[[layers]]
+forward = 1
+backward = 2
+weight_bytes = 1_000
+held_until_input_bytes = 1
+"""
+
+
+def test_a_v_that_is_refused_is_left_out_and_the_others_are_swept(unbubble, refused, tmp_path):
+    """Two heavy layers of four: v = 2 puts both on one rank, where they do not fit; v = 3 needs
+    six layers. Either ended the whole sweep."""
+    light = HEAVY[HEAVY.index("[[") :].replace("1_000", "1")
+    heavy = HEAVY[HEAVY.index("[[") :]
+    path = tmp_path / "costs.toml"
+    path.write_text(HEAVY + light + heavy + light)
+    plan = tmp_path / "plan.json"
+    split = f"partition --costs {path} -p 2 -v 2 -m 4 --schedule interleaved -o {plan}"
+    assert unbubble(split).status == 0
+    for costs in (f"-p 2 --schedule interleaved --costs {path}", f"--plan {plan}"):
+        line = f"sweep {costs} --memory 1500 --most 4"
+        answer = unbubble(f"{line} -v 1,2,3 --json").json
+        assert {row["virtual_stages"] for row in answer["rows"]} == {1}
+        reasons = {each["virtual_stages"]: each["reason"] for each in answer["skipped"]}
+        assert "m = 2 already holds" in reasons[2]
+        assert "6 layers" in reasons[3]
+        assert "v = 2 is left out: m = 2 already holds" in unbubble(f"{line} -v 1,2,3").out
+        assert "no -v can be swept: " in refused(f"{line} -v 2,3")

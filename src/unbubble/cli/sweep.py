@@ -132,17 +132,17 @@ def _typed(
     entry = family(schedule or "1f1b")
     swept.about(entry.name, p)
     for v in chosen:
-        counts = doublings(entry, p, v, most) if observed is None else sorted(observed)
-        orders = (entry.fitted(p, m, v, costs_of=costs.costs_of) for m in counts)
-        swept.take(
-            sweep(
-                orders,
-                costs.costs_of,
-                observed=observed,
-                pays=swept.pays,
-                memory_bytes=swept.memory_bytes,
+        with swept.one_of(chosen, v):
+            counts = doublings(entry, p, v, most) if observed is None else sorted(observed)
+            swept.take(
+                sweep(
+                    (entry.fitted(p, m, v, costs_of=costs.costs_of) for m in counts),
+                    costs.costs_of,
+                    observed=observed,
+                    pays=swept.pays,
+                    memory_bytes=swept.memory_bytes,
+                )
             )
-        )
 
 
 def _ranked(
@@ -196,44 +196,41 @@ def _planned(
     from unbubble.sweep.variant import variant
 
     plan = load_plan(path)
-    variants = []
-    for v in chosen:
-        try:
-            variants.append(variant(plan, schedule, v))
-        except InputError as error:
-            if len(chosen) == 1:
-                raise
-            swept.skipped.append({"virtual_stages": v, "reason": str(error)})
-    if not variants:
-        raise InputError(f"no -v can be swept: {swept.skipped[0]['reason']}")
     p = plan.schedule.ranks
+    variants = []
+    counts: dict[int, Sequence[int]] = {}
+    for v in chosen:
+        with swept.one_of(chosen, v):
+            each = variant(plan, schedule, v)
+            counts[each.virtual] = (
+                doublings(each.family, p, each.virtual, most)
+                if observed is None
+                else sorted(observed)
+            )
+            variants.append(each)
     swept.about(variants[0].family.name, p)
-    counts = {
-        each.virtual: doublings(each.family, p, each.virtual, most)
-        if observed is None
-        else sorted(observed)
-        for each in variants
-    }
     if for_real:
-        _run(swept, path, variants, counts, options, as_json)
+        _run(swept, path, chosen, variants, counts, options, as_json)
         return
     for each in variants:
-        swept.take(
-            sweep(
-                map(each.schedule, counts[each.virtual]),
-                lambda order, costs=each.costs: costs,  # type: ignore[misc]
-                observed=observed,
-                pays=swept.pays,
-                simulated=predict,
-                memory_bytes=swept.memory_bytes,
-            ),
-            each.layers_per_stage,
-        )
+        with swept.one_of(chosen, each.virtual):
+            swept.take(
+                sweep(
+                    map(each.schedule, counts[each.virtual]),
+                    lambda order, costs=each.costs: costs,  # type: ignore[misc]
+                    observed=observed,
+                    pays=swept.pays,
+                    simulated=predict,
+                    memory_bytes=swept.memory_bytes,
+                ),
+                each.layers_per_stage,
+            )
 
 
 def _run(
     swept: "Swept",
     path: str,
+    chosen: Sequence[int | None],
     variants: "Sequence[Variant]",
     counts: Mapping[int, Sequence[int]],
     options: Mapping[str, Any],
@@ -269,7 +266,8 @@ def _run(
     try:
         with progress("sweep") as tell:
             for each in variants:
-                swept.take(rows(each, tell), each.layers_per_stage)
+                with swept.one_of(chosen, each.virtual):
+                    swept.take(rows(each, tell), each.layers_per_stage)
     except (KeyboardInterrupt, RunError) as error:
         swept.ended = str(error) or "interrupted"
         if swept.rows:

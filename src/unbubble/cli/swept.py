@@ -1,11 +1,13 @@
 """What a sweep found, for programs and for people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from unbubble.cli.output import number, percent, print_table, say
+from unbubble.errors import InputError
 from unbubble.sweep import Row, Verdict, verdict
 from unbubble.sweep.rows import gibibytes
 
@@ -34,6 +36,21 @@ class Swept:
             if not kept:
                 self.found.append((kept, layers_per_stage))
             kept.append(row)
+
+    @contextmanager
+    def one_of(self, chosen: Sequence[int | None], virtual: int | None) -> Iterator[None]:
+        """Around one v of those chosen: where it is refused, it is left out and the others go on.
+
+        The only one is refused with its own words, and so is the last where none went.
+        """
+        try:
+            yield
+        except InputError as error:
+            if len(chosen) == 1:
+                raise
+            self.skipped.append({"virtual_stages": virtual, "reason": str(error)})
+            if len(self.skipped) == len(chosen):
+                raise InputError(f"no -v can be swept: {self.skipped[0]['reason']}") from error
 
     @property
     def rows(self) -> list[Row]:

@@ -62,13 +62,17 @@ def _followed(rows: Sequence[Row]) -> tuple[str, bool, str]:
         f"{name} = {sizes[0]} to {sizes[-1]}: observed × {float(seen):.2f}, the bubble model "
         f"predicts × {float(predicted):.2f}"
     )
-    share = (seen - 1) / (predicted - 1) if predicted > 1 else Fraction(0)
+    if predicted < 1:  # a loss, told by how much longer it takes: the longer, the less of a gain
+        share = 2 - (1 / seen - 1) / (1 / predicted - 1)
+    else:
+        share = (seen - 1) / (predicted - 1) if predicted > 1 else Fraction(0)
     if share < FOLLOWS[0]:
         why = "not bubble-limited: every microbatch costs something that more of them do not hide"
         if _of_ranks(rows):
             why = "not bubble-limited: that many ranks cost or lack something that is no bubble"
     elif share <= FOLLOWS[1]:
-        return facts, True, "bubble-limited: the gain is the bubble's"
+        what = "gain" if predicted >= 1 else "loss"
+        return facts, True, f"bubble-limited: the {what} is the bubble's"
     else:
         why = "more than the bubble gives: something else improves with m, so sweep a control too"
         if _of_ranks(rows):
@@ -107,7 +111,9 @@ def _predicted(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict
     if cause != "bubble" and share >= pays:
         bubble += f", and {share:.1%} of the step {WORDS[cause]}"
     if stops:
-        text = f"from m = {at.microbatches} on a doubling gains less than {float(pays):.0%}"
+        text = f"from m = {at.microbatches} on a doubling gains less than {_percent(pays)}"
+    elif len(rows) == 1:
+        text = f"only m = {at.microbatches} was simulated: nothing to compare it with"
     else:
         text = f"up to m = {at.microbatches} every doubling pays"
     return _bounded(
@@ -156,7 +162,7 @@ def _run(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict:
         text = f"up to m = {at.microbatches} every doubling pays"
         if stops:
             text = (
-                f"from m = {at.microbatches} on a doubling gains less than {float(pays):.0%} "
+                f"from m = {at.microbatches} on a doubling gains less than {_percent(pays)} "
                 f"(observed × {float(gain):.3f}, predicted × {float(last.gain or 1):.3f})"
             )
         facts, follows, why = _followed(rows)
@@ -224,6 +230,10 @@ def _explained(rows: Sequence[Row], cause: str) -> str:
         f"more than the bubble gives: a microbatch's {_cause(cause)} fell by {milliseconds:.3g} ms "
         "more than predicted"
     )
+
+
+def _percent(part: Fraction) -> str:
+    return f"{float(100 * part):.4g}%"
 
 
 def _cause(name: str) -> str:
