@@ -16,10 +16,9 @@ All figures are fractions of a tick. A class may be negative, most often the sta
 slowest rank: it waits less than in the ideal pipeline. It is reported as it is.
 """
 
-import re
 from array import array
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
@@ -78,21 +77,6 @@ class RankClasses(NamedTuple):
 
 CLASSES = RankClasses._fields[1:7]
 """The names of the classes, in the order in which they are shown."""
-
-_BELOW_ZERO = {
-    "imbalance": "imbalance below 0: the rank waits less than among equal ranks, being slow itself",
-    "jitter": "jitter below 0: the actions as they were fit together better than their means",
-}
-_NEGATIVE = re.compile(r"-[0-9.]*[1-9]")
-
-
-def why_below_zero(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The reason, a line a class, for what is below 0 in a table of classes by their heads."""
-    return [
-        reason
-        for head, reason in _BELOW_ZERO.items()
-        if any(_NEGATIVE.match(row.get(head, "")) for row in rows)
-    ]
 
 
 @dataclass(frozen=True, kw_only=True)

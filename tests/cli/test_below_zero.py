@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.cli.examples import lay_out
 
-from unbubble.attribution import attribute, why_below_zero
+from unbubble.attribution import CLASSES, attribute
+from unbubble.classes import HEADS, why_below_zero
 from unbubble.costs import Costs
 from unbubble.families import generate
 from unbubble.runtime.outcome import class_lines
@@ -51,3 +52,7 @@ def test_nothing_that_rounds_to_zero_is_shown_below_it():
     slow = attributed([1, 1])
     ranks = [row._replace(overhead=row.overhead - 10**-9) for row in slow.ranks]
     assert "-0.0" not in "".join(class_lines(replace(slow, ranks=tuple(ranks)), slow))
+
+
+def test_every_class_has_a_head():
+    assert tuple(HEADS) == CLASSES

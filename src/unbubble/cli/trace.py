@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble import quantity
+from unbubble.classes import HEADS, tenths, why_below_zero
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, print_table, say
 from unbubble.errors import InputError, RunError
@@ -204,13 +205,6 @@ def _save(timeline: "Timeline", path: str) -> None:
     dump_recording(path, [timeline])
 
 
-HEADS = {
-    "imbalance_static": "imbalance",
-    "imbalance_jitter": "jitter",
-    "communication": "exposed",
-}
-
-
 def _print(answer: Mapping[str, Any]) -> None:
     steps = len(answer["steps"])
     say(
@@ -235,9 +229,7 @@ def _print(answer: Mapping[str, Any]) -> None:
 
 
 def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
-    from unbubble.attribution import CLASSES, why_below_zero
-
-    known = [c for c in (*CLASSES, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
+    known = [c for c in (*HEADS, "idle") if any(row[f"{c}_s"] is not None for row in rows)]
     if "bubble" in known:
         known.remove("idle")
     repeated = any(row["recompute_s"] for row in rows)
@@ -315,8 +307,7 @@ def _print_what_if(found: Mapping[str, Any]) -> None:
 
 
 def _share(seconds: float | None, total: float) -> str:
-    # adding 0 makes the −0.0 of a rounded value 0.0
-    return "-" if seconds is None or not total else f"{round(100 * seconds / total, 1) + 0:.1f} %"
+    return "-" if seconds is None or not total else f"{tenths(100 * seconds / total)} %"
 
 
 def _seconds(value: float) -> str:

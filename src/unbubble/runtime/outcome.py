@@ -5,7 +5,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from unbubble.attribution import CLASSES, Attribution, RankClasses, attribute, why_below_zero
+from unbubble.attribution import Attribution, RankClasses, attribute
+from unbubble.classes import HEADS, tenths, why_below_zero
 from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
 from unbubble.runtime.measured import Measured
 from unbubble.simulate import Timeline
@@ -119,9 +120,6 @@ class Outcome:
         return [*map(wrapped, found), "", *classes]
 
 
-HEADS = ("compute", "bubble", "imbalance", "jitter", "exposed", "overhead", "total")
-
-
 def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
     """The five classes of every rank in ms, the predicted ones in the line below."""
     rows = []
@@ -132,9 +130,10 @@ def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
 
 
 def _cells(attribution: Attribution, row: RankClasses) -> dict[str, str]:
-    values = [attribution.in_unit(getattr(row, name)) for name in (*CLASSES, "total")]
-    # adding 0 makes the −0.0 of a rounded value 0.0
-    return {h: f"{round(1e3 * value, 1) + 0:.1f}" for h, value in zip(HEADS, values, strict=True)}
+    return {
+        head: tenths(1e3 * attribution.in_unit(getattr(row, name)))
+        for name, head in {**HEADS, "total": "total"}.items()
+    }
 
 
 def _classes(attribution: Attribution) -> dict[str, Any]:
