@@ -6,7 +6,14 @@ from errno import ENOSPC
 import pytest
 
 from unbubble.errors import InputError
-from unbubble.files import MAX_TEXT_BYTES, expect_writable, read_text, replacing, write_text
+from unbubble.files import (
+    MAX_TEXT_BYTES,
+    expect_apart,
+    expect_writable,
+    read_text,
+    replacing,
+    write_text,
+)
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -73,3 +80,16 @@ def test_unreadable_inputs(tmp_path):
         read_text(tmp_path / "binary", "a plan")
     with pytest.raises(InputError, match=f"larger than {MAX_TEXT_BYTES >> 20} MiB"):
         read_text("/dev/zero", "a plan")
+
+
+def test_outputs_apart_from_each_other_and_from_inputs(tmp_path):
+    """The second of two outputs of one name took the place of the first without a word."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("read")
+    (tmp_path / "link").symlink_to(one)
+    expect_apart({"--svg": two, "--html": None}, [one, None])
+    expect_apart({"--svg": os.devnull, "--html": os.devnull}, [os.devnull])
+    with pytest.raises(InputError, match=r"^--svg and --html both write .*two; give each"):
+        expect_apart({"--svg": two, "--html": tmp_path / "." / "two"})
+    with pytest.raises(InputError, match=r"^-o .*link would replace a file that this command"):
+        expect_apart({"-o": tmp_path / "link"}, [one])

@@ -1,7 +1,7 @@
 """Files: read whole with one-sentence errors, written beside and renamed, never half-written."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from errno import EISDIR
 from pathlib import Path
@@ -49,6 +49,29 @@ def expect_writable(*paths: str | Path | None) -> None:
             beside = _beside(path)
             beside.close()
             os.unlink(beside.name)
+
+
+def expect_apart(
+    outputs: Mapping[str, str | Path | None], inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Before anything is written: no output, by its option, takes the place of another or of a
+    file that is read. What is not a regular file may stand for several.
+
+    Raises InputError that names the options.
+    """
+    read = {_target(path) for path in inputs if path is not None}
+    written: dict[Path, str] = {}
+    for option, path in outputs.items():
+        if path is None or not _replaceable(path):
+            continue
+        target = _target(path)
+        if target in read:
+            raise InputError(
+                f"{option} {path} would replace a file that this command reads; give another name"
+            )
+        if other := written.get(target):
+            raise InputError(f"{other} and {option} both write {path}; give each a file of its own")
+        written[target] = option
 
 
 @contextmanager

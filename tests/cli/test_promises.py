@@ -1,6 +1,7 @@
 """What every command promises: one JSON object with --json, and help with a mistyped name."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -76,3 +77,51 @@ def test_a_mistyped_name_is_answered_with_those_like_it(refused, laid_out, line,
     found = refused(line)
     assert message in found
     assert ("`unbubble schedule list`" in found) is ("no schedule is called" in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("simulate --schedule 1f1b -p 2 -m 2 --svg new --html new", "--svg and --html both write"),
+        ("trace step.json --write-costs new --save ./new", "--write-costs and --save both write"),
+        ("trace step.json --write-costs step.json", "would replace a file that this command reads"),
+        ("trace . --chrome step.json", "would replace a file that this command reads"),
+        ("trace step.json --plan plan.json --svg plan.json", "--svg plan.json would replace"),
+        ("simulate --plan plan.json --html plan.json", "--html plan.json would replace"),
+        ("partition --costs costs.json -p 2 -o costs.json", "-o costs.json would replace"),
+        ("run plan.json --svg new --chrome new", "--svg and --chrome both write"),
+        ("run plan.json --recording plan.json", "--recording plan.json would replace"),
+    ],
+)
+def test_no_output_takes_the_place_of_another_file(refused, apart, line, message):
+    """A trace was replaced by the costs that were read from it, without a word."""
+    before = {path: path.read_bytes() for path in apart.iterdir()}
+    assert message in refused(line)
+    assert {path: path.read_bytes() for path in apart.iterdir()} == before
+
+
+def test_what_lies_beside_the_traces_and_the_plan_may_be_written_anew(unbubble, apart):
+    for _ in range(2):
+        line = "trace . --plan plan.json --write-costs costs.json --write-plan plan.json"
+        assert unbubble(line).status == 0
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """A folder with a recording, a plan and costs, to be in."""
+    from unbubble import simulate
+    from unbubble.costs import Costs, Duration, StageCosts
+    from unbubble.costs_file import dump_costs
+    from unbubble.families import generate
+    from unbubble.plan import Plan, dump_plan
+    from unbubble.trace.recording import dump_recording
+
+    monkeypatch.chdir(tmp_path)
+    stage = StageCosts(forward=Duration(1), backward=Duration(2))
+    costs = Costs(stages=(stage,) * 2, unit="s")
+    order = generate("1f1b", 2, 4)
+    dump_costs("costs.json", costs)
+    dump_plan("plan.json", Plan(schedule=order, costs=costs))
+    step = replace(simulate(order, costs), measured=True)
+    dump_recording("step.json", [step])
+    return tmp_path

@@ -46,10 +46,12 @@ def command(
     them. With --layers-per-stage nothing is searched: that split is judged, exported, written.
     """
     from unbubble.families import family
+    from unbubble.files import expect_apart
     from unbubble.partition import even, fastest, partition, rank_loads, stage_costs
     from unbubble.simulate import simulate
     from unbubble.steady import bubble_fraction, makespan
 
+    expect_apart({"-o": output}, [costs_path])
     p = shared.count(ranks, "p", "ranks")
     name = schedule or ("interleaved-1f1b" if (virtual or 1) > 1 else "1f1b")
     entry = family(name)

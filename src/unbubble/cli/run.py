@@ -47,7 +47,7 @@ def command(
     steps are compared with one process that runs the whole batch; a difference above rounding
     fails the command.
     """
-    from unbubble.files import expect_writable
+    from unbubble.files import expect_apart, expect_writable
     from unbubble.plan import load_plan
     from unbubble.prediction import predict
     from unbubble.report import write
@@ -57,7 +57,9 @@ def command(
     from unbubble.runtime.run import run
     from unbubble.trace.recording import dump_recording
 
-    expect_writable(recording, svg, chrome, html)
+    outputs = {"--recording": recording, "--svg": svg, "--chrome": chrome, "--html": html}
+    expect_apart(outputs, [plan_path])
+    expect_writable(*outputs.values())
     plan = load_plan(plan_path)
     target = target_of(plan, model, plan_path)
     missing = left_out(plan)

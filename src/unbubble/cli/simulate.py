@@ -62,6 +62,11 @@ def command(
     if draw and as_json:
         raise InputError("--draw prints a drawing and --json one object; use one of them")
     costs = shared.CostOptions(options)
+    if svg or chrome or html:
+        from unbubble.files import expect_apart
+
+        pictures = {"--svg": svg, "--chrome": chrome, "--html": html}
+        expect_apart(pictures, [csv_path, plan_path, costs.path])
     if plan_path is None:
         order = _order(schedule, csv_path, ranks, microbatches, virtual, costs)
         stages = costs.of(order)

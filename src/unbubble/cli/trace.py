@@ -1,5 +1,6 @@
 """unbubble trace: where a real step went, and what to change."""
 
+import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ LIMITS = {
     "max_overhead": ("overhead", "overhead"),
     "min_compute": ("compute", "compute"),
 }
+OUTPUTS = ("write_costs", "write_plan", "save", "svg", "chrome", "html")
 
 
 @click.command("trace")
@@ -69,6 +71,7 @@ def command(
 
     limits = {key: quantity.fraction(options[key], shared.flag(key))
               for key in LIMITS if options[key] is not None}  # fmt: skip
+    _expect_apart(paths, plan_path, options)
     plan = load_plan(plan_path) if plan_path else None
     placement = plan.schedule.placement if plan else None
     with _executor(jobs) as executor:
@@ -83,6 +86,26 @@ def command(
     else:
         _print(answer)
     return 3 if answer["exceeded"] else 0
+
+
+def _expect_apart(paths: Sequence[str], plan_path: str | None, options: Mapping[str, Any]) -> None:
+    """That no output replaces a trace. What lies beside the traces may be an earlier output; and
+    the plan may be written anew."""
+    from unbubble.files import expect_apart
+    from unbubble.trace.sources import expand, format_of
+
+    outputs = {f"--{key.replace('_', '-')}": options[key] for key in OUTPUTS if options[key]}
+    if not outputs:
+        return
+    targets = {os.path.realpath(path) for path in outputs.values() if "\0" not in path}
+    traces = [
+        path
+        for path in expand(paths)[0]
+        if os.path.realpath(path) in targets and format_of(path)[0] is not None
+    ]
+    expect_apart(outputs, traces)
+    outputs.pop("--write-plan", None)
+    expect_apart(outputs, [plan_path])
 
 
 @contextmanager
