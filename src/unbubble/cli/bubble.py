@@ -1,5 +1,6 @@
 """unbubble bubble: the closed forms, instantly."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +119,31 @@ def command(
     if as_json:
         print_json(answer)
         return
+    _print(
+        answer,
+        name,
+        of_family=entry is not None,
+        m_given=microbatches is not None,
+        target=target,
+        speedup=speedup,
+    )
+
+
+def _print(
+    answer: Mapping[str, Any],
+    name: str,
+    *,
+    of_family: bool,
+    m_given: bool,
+    target: str | None,
+    speedup: str | None,
+) -> None:
+    """The answer for people; `of_family`: one was named, and it is not about all that share it."""
+    p, m, v = answer["ranks"], answer["microbatches"], answer["virtual_stages"]
+    fraction, overhead = answer["bubble_fraction"], answer["bubble_overhead"]
+    rule = answer["legal_rule"]
     of_total, of_work = f"idle / {FORMS[name].metric}", "idle / work"
-    if name in BY_SIZES:
+    if by_sizes := name in BY_SIZES:
         vm, divisor = ("m", "m") if v == 1 else ("vm", "(vm)")
         of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
         of_work = f"idle / total work = (p−1)/{divisor} = {overhead}"
@@ -130,34 +154,37 @@ def command(
         f"bubble overhead {percent(overhead):>9}  {of_work}\n"
         f"utilization     {percent(1 - fraction):>9}"
     )
-    if samples is not None:
-        say(f"global batch    {m * samples:>9}  m × dp × micro-batch = {m} × {samples}")
+    if (batch := answer["global_batch"]) is not None:
+        say(f"global batch    {batch:>9}  m × dp × micro-batch = {m} × {batch // m}")
     if (held := answer["in_flight"]) is not None:
-        beside = ", under GPipe all" if entry is None and v == 1 else ""
+        beside = ", under GPipe all" if not of_family and v == 1 else ""
         say(f"in flight       {number(held):>9}  microbatches on the fullest rank{beside}")
     if v > 1 and (warmup := answer["warmup_forwards"]):
         ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
         say(f"warm-up         {ahead} forwards of a stage on rank 0,1,… before 1F1B begins")
-    if not exact and name not in FORMS:
+    if by_sizes and not answer["exact"]:
         say(f"m < p, so it idles more than that{_EXACT}")
-    if framework is not None and microbatches is not None:
+    if m_given and "legal" in answer:
+        least = answer["microbatches_legal"]
         verdict = "legal" if m == least else f"not legal, the next is {least}"
         say(f"m = {m}          {verdict} ({rule})")
-    if wanted is not None and legal is not None:
+    if target is not None:
+        wanted, legal = answer["microbatches_for_target"], answer["microbatches_for_target_legal"]
         say(
             f"within {target}      m ≥ {wanted}"
             + (f", the next legal is {legal}" if legal != wanted else "")
             + f" ({rule})"
         )
-    if idle is not None:
-        say(f"× {speedup}       idle ≥ {percent(idle)}, so m ≤ {most}")
+    if speedup is not None:
+        idle = percent(answer["idle_at_least"])
+        say(f"× {speedup}       idle ≥ {idle}, so m ≤ {answer['microbatches_at_most']}")
     if "bubble_time" in answer:
-        form = FORMS[answer["schedule"]]
         say(
-            f"{answer['schedule']} idles {number(answer['bubble_time'])} {given.unit}".rstrip()
-            + f" of the {form.metric} = {form.formula}: fraction "
+            f"{answer['schedule']} idles {number(answer['bubble_time'])} {answer['unit']}".rstrip()
+            + f" of the {answer['metric']} = {answer['formula']}: fraction "
             f"{percent(answer['schedule_bubble_fraction'])}, overhead "
-            f"{percent(answer['schedule_bubble_overhead'])}; {form.assumes} ({form.source})"
+            f"{percent(answer['schedule_bubble_overhead'])}; {answer['assumes']} "
+            f"({answer['source']})"
         )
         if not answer["schedule_exact"]:
             say(f"Here that is not so, so it is no more than an estimate{_EXACT}")
