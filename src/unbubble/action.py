@@ -44,7 +44,9 @@ SEND_B, RECV_B = int(Kind.SEND_B), int(Kind.RECV_B)
 
 COMPUTE = frozenset({Kind.F, Kind.B, Kind.I, Kind.W, Kind.OVERLAP_F_B})
 """Kinds that occupy a rank's compute stream."""
-TRANSFER = frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B})
+SENDS = frozenset({Kind.SEND_F, Kind.SEND_B})
+RECEIVES = frozenset({Kind.RECV_F, Kind.RECV_B})
+TRANSFER = SENDS | RECEIVES
 """Kinds that move a tensor between two ranks."""
 WHOLE_STAGE = frozenset({Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER})
 """Kinds that concern a whole stage and carry no microbatch."""

@@ -15,7 +15,7 @@ which only the simulation knows. So does every wait for the other end of a trans
 from collections import Counter
 from fractions import Fraction
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, TRANSFER, Kind
+from unbubble.action import KIND_MASK, SENDS, STAGE_MASK, STAGE_SHIFT, TRANSFER, Kind
 from unbubble.costs import Costs
 from unbubble.simulate.timeline import Timeline
 
@@ -41,7 +41,7 @@ def _communication(timeline: Timeline, costs: Costs, rank: int) -> int:
         kind, stage = Kind(key & KIND_MASK), key >> STAGE_SHIFT
         if kind not in TRANSFER:
             continue
-        sends, up = kind in (Kind.SEND_F, Kind.SEND_B), kind in (Kind.SEND_F, Kind.RECV_B)
+        sends, up = kind in SENDS, kind in (Kind.SEND_F, Kind.RECV_B)
         each = costs.send_host if sends else costs.recv_host
         if not costs.overlap:
             placement = schedule.placement

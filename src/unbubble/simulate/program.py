@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from unbubble.action import KIND_MASK, Kind, unpack
+from unbubble.action import KIND_MASK, RECEIVES, SENDS, Kind, unpack
 from unbubble.costs import CHANNELS, Costs
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
@@ -189,9 +189,9 @@ class Program:
         """Where transfers hold the ranks, the time of posting is a lag inside the transfer."""
         for code, node in enumerate(self.needs[: len(self.codes)]):
             kind = self.codes[code] & KIND_MASK
-            if kind in (Kind.SEND_F, Kind.SEND_B):
+            if kind in SENDS:
                 lag[node], duration[code] = duration[code], 0
-            elif kind in (Kind.RECV_F, Kind.RECV_B):
+            elif kind in RECEIVES:
                 first = node - self.transfer_nodes + 1
                 posted = lag if self.needs[first] >= 0 else duration
                 posted[first], duration[code] = duration[code], 0

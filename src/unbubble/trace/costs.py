@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median, median_low
 from typing import Any, NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import JOINED, KIND_MASK, RECEIVES, SENDS, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.errors import InputError
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import waits
 
 TAIL = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)
-_SENDS = (Kind.SEND_F, Kind.SEND_B)
-_RECEIVES = (Kind.RECV_F, Kind.RECV_B)
 
 Key = tuple[Any, ...]
 """What a figure is of: (kind, stage), ("send",), ("edge", source, destination), …"""
@@ -81,8 +79,8 @@ def _samples(step: Timeline) -> dict[Key, list[tuple[int, ...]]]:
     for stage, kind, parts, again in _actions(step):
         if kind in TIME_OF:
             found[kind, stage % schedule.num_stages].append((*parts, again))
-        elif kind in _SENDS or kind in _RECEIVES:
-            found[("send" if kind in _SENDS else "receive",)].append((parts.total,))
+        elif kind in SENDS or kind in RECEIVES:
+            found[("send" if kind in SENDS else "receive",)].append((parts.total,))
         elif kind in TAIL:
             spent = tail.setdefault(kind, [0] * schedule.ranks)
             spent[schedule.placement.rank_of[stage]] += parts.total

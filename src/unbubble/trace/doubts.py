@@ -11,7 +11,7 @@ from unbubble.action import JOINED, unpack
 from unbubble.schedule.inputs import inputs, wanted_send
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
-from unbubble.trace.observed import Observed
+from unbubble.trace.observed import NS, Observed
 from unbubble.trace.pairing import Pair
 
 NOTICEABLE = 100
@@ -38,7 +38,7 @@ def doubts(
     apart = max(map(abs, clocks.offsets), default=0)
     if len(hosts) == 1 and hosts != {""} and apart > slack:
         yield (
-            f"clocks: the traces are of one machine and yet {apart / 1e9:.3g} s apart; are they of "
+            f"clocks: the traces are of one machine and yet {apart / NS:.3g} s apart; are they of "
             "one run?"
         )
     if found:
@@ -61,7 +61,7 @@ def _hollow(timeline: Timeline) -> Iterator[str]:
         for code, nothing in zip(codes, timeline.overhead[rank], strict=True):
             if nothing > length // HOLLOW:
                 action = unpack(code & ~JOINED)
-                yield f"kernels: nothing ran for {nothing / 1e9:.3g} s within {action}"
+                yield f"kernels: nothing ran for {nothing / NS:.3g} s within {action}"
 
 
 def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:

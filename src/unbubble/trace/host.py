@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median_low
 
-from unbubble.action import Action, Kind
+from unbubble.action import SENDS, TRANSFER, Action, Kind
 from unbubble.trace.intervals import Interval
 from unbubble.trace.names import (
     NO_STAGE,
@@ -119,8 +119,8 @@ class HostStep:
         posts = [m.start for m in self.transfers]
         named = []
         for (low, high), (action, _) in self.named:
-            if action.kind in (Kind.SEND_F, Kind.SEND_B, Kind.RECV_F, Kind.RECV_B):
-                direction = "send" if action.kind in (Kind.SEND_F, Kind.SEND_B) else "recv"
+            if action.kind in TRANSFER:
+                direction = "send" if action.kind in SENDS else "recv"
                 here = self.transfers[bisect_left(posts, low) : bisect_right(posts, high)]
                 fitting = [m for m in here if transfer_named(m.name) == direction]
                 named += [self._half(action, m) for m in fitting[:1]]

@@ -7,7 +7,7 @@ from then on it is transfer.
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median_low
 
-from unbubble.action import RECEIVE_OF, Kind, receive_of
+from unbubble.action import RECEIVE_OF, RECEIVES, receive_of
 from unbubble.schedule import Placement
 from unbubble.schedule.inputs import wanted_receive, wanted_send
 from unbubble.simulate import Transfer
@@ -47,7 +47,7 @@ def pairs(halves: Sequence[Sequence[HalfTransfer]]) -> list[Pair]:
         half.action: (rank, half)
         for rank, row in enumerate(halves)
         for half in row
-        if half.action.kind in (Kind.RECV_F, Kind.RECV_B)
+        if half.action.kind in RECEIVES
     }
     found = []
     for rank, row in enumerate(halves):

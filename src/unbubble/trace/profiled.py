@@ -9,7 +9,7 @@ from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval, length, union
 from unbubble.trace.losses import behind_forwards
 from unbubble.trace.names import Named
-from unbubble.trace.observed import HalfTransfer, Observed, Seen
+from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import recover, within
 from unbubble.trace.repeats import any_within, covers
@@ -67,19 +67,19 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         ]
         if on_host.hollow > (window.end - window.begin) * HOLLOW:
             unknown.append(
-                f"actions: nothing ran for {on_host.hollow / 1e9:.3g} s at their ends, and it is "
+                f"actions: nothing ran for {on_host.hollow / NS:.3g} s at their ends, and it is "
                 "not in their compute"
             )
         if on_host.late > (window.end - window.begin) * LATE:
             unknown.append(
-                f"actions: for {on_host.late / 1e9:.3g} s their input was there and nothing ran "
+                f"actions: for {on_host.late / NS:.3g} s their input was there and nothing ran "
                 "yet, longer than usual; it counts as waiting and may be the rank's own work"
             )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
     if outside > (window.end - window.begin) * HOLLOW:
         unknown.append(
-            f"actions: for {outside / 1e9:.3g} s forwards went on behind their ranges, as a loss "
+            f"actions: for {outside / NS:.3g} s forwards went on behind their ranges, as a loss "
             "does; it is in no action and counts as overhead"
         )
     if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):

@@ -13,19 +13,17 @@ from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
-from typing import NamedTuple
 
 from unbubble.errors import InputError
 from unbubble.schedule import Placement
 from unbubble.trace.assembly import Pipeline, assemble
 from unbubble.trace.clocks import Clocks
-from unbubble.trace.layout import parse_layout
-from unbubble.trace.layout import pipelines as pipelines_of
-from unbubble.trace.names import NO_STAGE
+from unbubble.trace.groups import groups
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
 from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
+from unbubble.trace.steps import Steps, some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +44,8 @@ class Trace:
         return _assembled(self.ranks, self._steps.of(step), self.layout, self.placement)
 
     @cached_property
-    def _steps(self) -> "_Steps":
-        return _Steps(self.ranks)
+    def _steps(self) -> Steps:
+        return Steps(self.ranks)
 
     def slowdowns(self) -> Slowdowns | None:
         """What each stage, replica and operation adds, over all steps that have a timeline; None
@@ -102,7 +100,7 @@ def read(
     if not found:
         raise InputError(f"{sources[0]}: it holds no step; {'; '.join(notes) or 'nothing else'}")
     ranks = _numbered(found)
-    common = _Steps(ranks)
+    common = Steps(ranks)
     number = common.median() if step is None else step
     return Trace(
         format=name,
@@ -143,8 +141,8 @@ def _assembled(
     layout: str | None,
     placement: Placement | None,
 ) -> tuple[Pipeline, ...]:
-    groups = _groups(ranks, chosen, layout)
-    return tuple(assemble(one.ranks, placement, one.expected, one.mixed) for one in groups)
+    found = groups(ranks, chosen, layout)
+    return tuple(assemble(one.ranks, placement, one.expected, one.mixed) for one in found)
 
 
 def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]], list[str]]:
@@ -180,7 +178,7 @@ def _absent(ranks: Sequence[RankSteps]) -> list[str]:
     """The job's ranks of which there is no trace, in words."""
     world = max(rank.world_size or 0 for rank in ranks)
     absent = sorted(set(range(world)) - {rank.rank for rank in ranks})
-    return [f"nothing of the ranks {_some(absent)}: no file of theirs is here"] if absent else []
+    return [f"nothing of the ranks {some(absent)}: no file of theirs is here"] if absent else []
 
 
 def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
@@ -202,113 +200,6 @@ def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
 def _renumbered(rank: RankSteps, number: int, note: str) -> RankSteps:
     steps = (replace(s, rank=number, recovered=(*s.recovered, note)) for s in rank.steps)
     return replace(rank, rank=number, steps=tuple(steps))
-
-
-class _Steps:
-    """The steps that all ranks have, by number; where some carry none they are numbered from 0.
-
-    Raises InputError where a rank holds no step and where the ranks have none in common.
-    """
-
-    def __init__(self, ranks: Sequence[RankSteps]):
-        self.ranks = ranks
-        self.rows: list[dict[int, tuple[int, int]]] = []
-        """Place and length of every step, by rank."""
-        for rank in ranks:
-            if not rank.steps:
-                raise InputError(f"{rank.source}: it holds no step")
-            self.rows.append({n: (i, t) for i, (n, t) in enumerate(rank.windows) if n is not None})
-        by_order = [r for row, r in zip(self.rows, ranks, strict=True) if len(row) < len(r.steps)]
-        if by_order and len({len(rank.steps) for rank in ranks}) > 1:
-            for rank in by_order:
-                if all(n is not None for n, _ in rank.windows):
-                    raise InputError(f"{rank.source}: it has two steps of the same number")
-        if by_order:
-            self.rows = [dict(enumerate((i, t) for i, (_, t) in enumerate(r.windows)))
-                         for r in ranks]  # fmt: skip
-        self.note = ("steps, from their order",) if 0 < len(by_order) < len(ranks) else ()
-        first = self.rows[0]
-        self.numbers = [n for n in first if all(n in row for row in self.rows)]
-        if not self.numbers:
-            i = next((i for i, row in enumerate(self.rows) if not row.keys() & first.keys()), 1)
-            raise InputError(
-                f"the ranks have no step in common: {ranks[0].source} has {_some(first)}, "
-                f"{ranks[i].source} has {_some(self.rows[i])}"
-            )
-
-    def median(self) -> int:
-        """The step of median length; of two in the middle the shorter: a first step may compile."""
-        lengths = [max(row[n][1] for row in self.rows) for n in self.numbers]
-        return self.numbers[lengths.index(median_low(lengths))]
-
-    def of(self, step: int) -> list[Observed]:
-        """Every rank's observation of a step."""
-        if not all(step in row for row in self.rows):
-            raise InputError(f"--step {step}: the trace has the steps {_some(self.numbers)}")
-        found = [r.steps[row[step][0]] for r, row in zip(self.ranks, self.rows, strict=True)]
-        if self.note:
-            return [replace(one, recovered=one.recovered + self.note) for one in found]
-        return found
-
-
-def _some(numbers: Iterable[int]) -> str:
-    known = list(map(str, numbers))
-    return ", ".join(known[:12]) + (f" … ({len(known)})" if len(known) > 12 else "")
-
-
-class _Group(NamedTuple):
-    """The ranks of a pipeline in order, how many it should have where that is known, and why they
-    may be of several."""
-
-    ranks: list[Observed]
-    expected: int | None = None
-    mixed: str = ""
-
-
-def _groups(
-    ranks: Sequence[RankSteps], chosen: Sequence[Observed], layout: str | None
-) -> list[_Group]:
-    """The pipelines."""
-    by_rank = {one.rank: one for one in chosen}
-    if layout is not None:
-        members = pipelines_of(parse_layout(layout))
-        world = sum(map(len, members))
-        if beyond := [rank for rank in by_rank if rank >= world]:
-            raise InputError(
-                f"--layout {layout} has {world} ranks; there is a trace of rank {beyond[0]}"
-            )
-    elif all(one.replica is not None for one in chosen):
-        replicas = sorted({one.replica for one in chosen if one.replica is not None})
-        return [_Group([one for one in chosen if one.replica == r]) for r in replicas]
-    elif all(one.pipeline_group for one in chosen):
-        members = list(map(list, dict.fromkeys(one.pipeline_group for one in chosen)))
-    elif all(seen.action.stage != NO_STAGE for one in chosen for seen in one.actions):
-        return _replicas(chosen)
-    else:
-        return [_Group(list(chosen), ranks[0].world_size)]
-    present = [[by_rank[rank] for rank in group if rank in by_rank] for group in members]
-    return [_Group(here, len(group)) for here, group in zip(present, members, strict=True) if here]
-
-
-def _replicas(chosen: Sequence[Observed]) -> list[_Group]:
-    """Ranks that hold the same stages belong to different pipelines: the first of each to the
-    first, and so on."""
-    groups: list[list[Observed]] = []
-    times: dict[frozenset[int], int] = {}
-    for one in chosen:
-        stages = frozenset(a.stage for seen in one.actions for a in seen.action.parts)
-        turn = times.get(stages, 0) if stages else 0
-        times[stages] = turn + 1
-        if turn == len(groups):
-            groups.append([])
-        groups[turn].append(one)
-    mixed = ""
-    if len({sum(bool(one.actions) for one in group) for group in groups}) > 1:
-        mixed = (
-            f"{len(groups)} pipelines have the same stages and a rank of some is missing, so which "
-            "ranks belong together cannot be told; --layout says it"
-        )
-    return [_Group(group, mixed=mixed) for group in groups]
 
 
 def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -> Trace:
