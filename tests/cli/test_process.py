@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from unbubble.cli import cli, invoke
+
 COMMAND = [sys.executable, "-m", "unbubble"]
 
 
@@ -110,3 +112,21 @@ def test_an_interrupt_ends_with_130():
         errors = process.stderr.read()
     assert process.returncode == 130
     assert errors.strip() == "unbubble: interrupted"
+
+
+def test_an_interrupt_while_a_class_is_made(monkeypatch, capsys):
+    """It was an internal error, RuntimeError: Error calling __set_name__, with status 1."""
+
+    class Interrupted:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    def making(*args, **kwargs):
+        try:  # what CPython 3.11 raises in its place
+            type("Made", (), {"attribute": Interrupted()})
+        except KeyboardInterrupt as error:
+            raise RuntimeError("Error calling __set_name__ on 'Interrupted'") from error
+
+    monkeypatch.setattr(cli, "main", making)
+    assert invoke(["bubble"]) == 130
+    assert capsys.readouterr().err == "unbubble: interrupted\n"

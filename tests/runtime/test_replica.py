@@ -33,7 +33,7 @@ def plan(schedule="1f1b", *, recompute_ms=0, **settings):
 def test_what_is_run_as_it_stands_needs_no_word(target):
     kept = {"parallel": {"tp": 1, "cp": 1}, "sharding": ("none",) * 2, "recompute": ("none",) * 2}
     assert left_out(plan(target=target, batch=Batch(samples=4), **kept)) == []
-    assert left_out(plan(recompute_ms=1, recompute=("full", "none"))) == []
+    assert left_out(plan(recompute_ms=1, recompute=("full", "full"))) == []
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,9 @@ def test_costs_that_are_no_seconds_are_told():
         (plan(recompute=("selective", "none")), "recompute is selective on stage 0"),
         (plan(recompute=("full", "full")), "full on stages 0, 1, and the costs have no time for"),
         (plan("zb-h1", recompute_ms=1, recompute=("none", "full")), "forward again for I and once"),
+        # recompute in the costs alone was predicted, not run, and not told
+        (plan(recompute_ms=1), "a `recompute` on stages 0, 1, and the plan's recompute is none"),
+        (plan(recompute_ms=1, recompute=("full", "none")), "a `recompute` on stage 1, and the"),
     ],
 )  # fmt: skip
 def test_what_would_be_compared_with_something_else_is_refused(made, message):

@@ -126,6 +126,8 @@ def invoke(args: list[str] | None = None) -> int:
         status = 2 if name and error.errno not in FAILED else 1
         return _fail(f"{name}{error.strerror or error}", status)
     except Exception as error:
+        if _interrupted(error):
+            return _fail("interrupted", 130)
         if os.environ.get("UNBUBBLE_DEBUG"):
             raise
         return _fail(
@@ -133,6 +135,13 @@ def invoke(args: list[str] | None = None) -> int:
             "(UNBUBBLE_DEBUG=1 shows where)",
             1,
         )
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether an interrupt is behind it: while a class is made, Python raises another error from
+    what a descriptor's `__set_name__` raises."""
+    cause = error.__cause__
+    return cause is not None and (isinstance(cause, KeyboardInterrupt) or _interrupted(cause))
 
 
 def _fail(message: str, status: int) -> int:

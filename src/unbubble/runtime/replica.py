@@ -3,8 +3,9 @@
 honoured   schedule, layers_per_stage; recompute "full" where the backward is not split
 left out   dp > 1, sharding, a target other than PyTorch, costs that are in no seconds: a run
            says so, and what it measures is still a step of the predicted kind
-refused    tp, cp, ep, etp > 1, zero3 over several replicas, recompute "selective" or with a
-           split backward: the measured step would be of something else than the predicted one;
+refused    tp, cp, ep, etp > 1, zero3 over several replicas, recompute "selective", with a
+           split backward, or in the costs alone: the measured step would be of something else
+           than the predicted one;
            and what PyTorch's runtime has not: copies of stages, no flush
 """
 
@@ -122,6 +123,18 @@ def _recompute(plan: Plan) -> None:
             f"the plan's recompute is full on {_named(bare)}, and the costs have no time for it "
             "there, so the prediction would lack it; give those stages a `recompute` (about their "
             "forward)"
+        )
+    kinds = plan.recompute or ("none",) * plan.costs.num_stages
+    idle = [
+        stage
+        for stage, (kind, costs) in enumerate(zip(kinds, plan.costs.stages, strict=True))
+        if kind == "none" and (costs.recompute.total or costs.recompute_weight.total)
+    ]
+    if idle:
+        raise InputError(
+            f"the costs have a `recompute` on {_named(idle)}, and the plan's recompute is none "
+            "there, so the step would lack what the prediction counts; give those stages recompute "
+            "full, or leave the times out of the costs"
         )
 
 
