@@ -1,15 +1,28 @@
 """The public names, and what importing them must not load."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import unbubble
+
+LIBRARY = Path(__file__).parents[1] / "docs" / "library.md"
 
 
 def test_all_is_exactly_what_can_be_imported():
     assert list(unbubble.__all__) == sorted(unbubble._HOME)
     for name in unbubble.__all__:
         assert getattr(unbubble, name) is not None
+
+
+def test_the_documentation_names_all_of_them_and_its_example_runs():
+    page = LIBRARY.read_text("utf-8")
+    names = re.findall(r"`(\w+)`", "".join(re.findall(r"(?m)^\|.*", page)))
+    assert sorted(names) == list(unbubble.__all__)
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    out = subprocess.check_output([sys.executable, "-c", example], text=True)
+    assert out.split() == ["3/11", "9"]
 
 
 def test_import_loads_nothing_heavy():
