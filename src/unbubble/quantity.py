@@ -67,6 +67,19 @@ def size(text: str | int, what: str = "size") -> int:
     return round(amount)
 
 
+def shown_size(size: float) -> str:
+    """Bytes to four significant digits in the binary unit that fits them.
+
+    >>> shown_size(6 * 2**30)
+    '6 GiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} TiB"
+
+
 def rate(text: str, per_second_of: str, what: str = "rate") -> Fraction:
     """A rate above 0 in `per_second_of` (\"B\" or \"FLOP\") per second: 400GB/s, 990TFLOP/s."""
     amount = _scaled(str(text), f"{per_second_of}/s", what, f"400G{per_second_of}/s", bare=False)

@@ -7,6 +7,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import number, percent, print_json, print_table, say
 from unbubble.errors import InputError
+from unbubble.quantity import shown_size
 
 DEFAULT = "gpipe,1f1b,interleaved-1f1b,zb-h1,zb-h2,zb-v"
 
@@ -58,8 +59,6 @@ def command(
     if as_json:
         print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
         return
-    from unbubble.report.charts import amount
-
     unit = best["unit"]
     print_table(
         [
@@ -72,7 +71,7 @@ def command(
                 "by span": percent(row["bubble_fraction_span"]),
                 "held at most": number(max(row["peak_activations"])),
                 **(
-                    {"with weights": amount(max(row["peak_bytes"]), "bytes")}
+                    {"with weights": shown_size(max(row["peak_bytes"]))}
                     if row["peak_bytes"]
                     else {}
                 ),

@@ -10,6 +10,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import number, percent, print_json, print_table, say
 from unbubble.errors import InputError
+from unbubble.quantity import shown_size
 
 if TYPE_CHECKING:
     from unbubble.schedule import Schedule
@@ -110,8 +111,6 @@ def command(
         from unbubble.report.text import render
 
         click.echo(render(timeline, color=sys.stdout.isatty()) + "\n")
-    from unbubble.report.charts import amount
-
     unit = answer["unit"]
     say(
         f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
@@ -142,7 +141,7 @@ def command(
                 f"work {unit}".rstrip(): number(answer["work"][rank]),
                 f"idle {unit}".rstrip(): number(answer["idle"][rank]),
                 "held at most": number(answer["peak_activations"][rank]),
-                **({"with weights": amount(held[rank], "bytes")} if held else {}),
+                **({"with weights": shown_size(held[rank])} if held else {}),
             }
             for rank in range(order.ranks)
         ]

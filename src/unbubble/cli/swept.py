@@ -8,8 +8,8 @@ from typing import Any
 
 from unbubble.cli.output import number, percent, print_table, say
 from unbubble.errors import InputError
+from unbubble.quantity import shown_size
 from unbubble.sweep import Row, Verdict, verdict
-from unbubble.sweep.rows import gibibytes
 
 
 @dataclass(kw_only=True)
@@ -163,7 +163,7 @@ def _cells(row: Row, measured: bool, limited: bool) -> dict[str, str]:
         "gain": _times(row.gain),
     }
     if limited:
-        cells["fullest rank"] = gibibytes(row.peak_bytes) + ("" if row.fits else ", too much")
+        cells["fullest rank"] = shown_size(row.peak_bytes or 0) + ("" if row.fits else ", too much")
     return cells | ({"observed gain": _times(row.observed_gain)} if measured else {})
 
 

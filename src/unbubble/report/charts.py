@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from unbubble.action import TRANSFER, Kind
 from unbubble.attribution import Attribution, RankClasses
+from unbubble.quantity import shown_size
 from unbubble.report import palette
 from unbubble.report.language import both
 from unbubble.report.rows import has_tail, kinds, shown_ranks, virtual_stages
@@ -198,10 +199,4 @@ def _path(curve: Curve, timeline: Timeline, length: float, top: float) -> str:
 
 def amount(value: float, unit: str) -> str:
     """A value with its unit; bytes in binary units."""
-    if unit != "bytes":
-        return f"{shown(value)} {unit}".rstrip()
-    for name in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
-            return f"{shown(value)} {name}"
-        value /= 1024
-    return f"{shown(value)} TiB"
+    return shown_size(value) if unit == "bytes" else f"{shown(value)} {unit}".rstrip()

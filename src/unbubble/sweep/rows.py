@@ -11,6 +11,7 @@ from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import Family
 from unbubble.held import held_bytes
+from unbubble.quantity import shown_size
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
 from unbubble.steady import bubble_fraction, step_time
@@ -138,8 +139,8 @@ def predicted_row(
     fits = memory_bytes is None or _fits(peak, memory_bytes)
     if before is None and not fits:
         raise InputError(
-            f"m = {schedule.microbatches} already holds {gibibytes(peak)} on the fullest rank, and "
-            f"the memory is {gibibytes(memory_bytes)}"
+            f"m = {schedule.microbatches} already holds {shown_size(peak or 0)} on the fullest "
+            f"rank, and the memory is {shown_size(memory_bytes or 0)}"
         )
     return Row(
         microbatches=schedule.microbatches,
@@ -161,12 +162,6 @@ def _fits(peak: int | None, memory_bytes: int) -> bool:
             "held_until_input_bytes, held_until_weight_bytes and weight_bytes"
         )
     return peak <= memory_bytes
-
-
-def gibibytes(size: int | None) -> str:
-    """A size as people read it, in GiB, or MiB below one."""
-    mebi = (size or 0) / 2**20
-    return f"{mebi / 1024:.1f} GiB" if mebi >= 1024 else f"{mebi:.1f} MiB"
 
 
 def sweep(

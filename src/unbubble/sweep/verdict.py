@@ -11,7 +11,8 @@ from fractions import Fraction
 from math import prod
 
 from unbubble.errors import InputError
-from unbubble.sweep.rows import PAYS, Row, Taken, gibibytes
+from unbubble.quantity import shown_size
+from unbubble.sweep.rows import PAYS, Row, Taken
 
 FOLLOWS = (Fraction(1, 2), Fraction(3, 2))
 """The share of the predicted gain within which a measured one counts as following it."""
@@ -141,7 +142,7 @@ def _bounded(found: Verdict, at: Row, full: Row | None) -> Verdict:
         return found
     return Verdict(
         text=f"{found.text}; m = {full.microbatches} does not fit: the fullest rank would hold "
-        f"{gibibytes(full.peak_bytes)}",
+        f"{shown_size(full.peak_bytes or 0)}",
         stops_at=at.microbatches,
         limited_by="memory",
         classes=found.classes,
