@@ -19,7 +19,7 @@ from unbubble.plan import Plan, Prediction, dump_plan
 from unbubble.prediction import as_pytorch_runs, lowered, predict
 from unbubble.report import write
 from unbubble.report.scale import percent
-from unbubble.runtime.launch import Progress, need_torch
+from unbubble.runtime.launch import Progress, crowding, need_torch
 from unbubble.runtime.outcome import Outcome
 from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
@@ -101,6 +101,8 @@ def demo(
     dump_plan(folder / "chosen.json", chosen.plan(layers, target))
 
     say(wrapped(f"running both plans on {ranks} processes, {steps} steps each in turn"))
+    if crowded := crowding(ranks):
+        say(wrapped(crowded))
     pair = {"naive": naive, "chosen": chosen}
     setups = [Setup(lowered(c.schedule), c.layers_per_stage) for c in pair.values()]
     ran = run(setups, target, steps=steps, on_progress=on_progress)

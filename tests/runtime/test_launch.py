@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from unbubble import InputError, RunError, Schedule
-from unbubble.runtime.launch import Job, launch
+from unbubble.runtime import launch as launch_module
+from unbubble.runtime.launch import Job, crowding, launch
 from unbubble.runtime.run import Setup, run
 
 ORDER = Schedule.of([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], name="1f1b")
@@ -157,3 +158,19 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cores", "said"),
+    [
+        (4, {0, 3}, "4 ranks share 2 cores; the prediction is for a core each"),
+        (2, {5}, "2 ranks share 1 core; the prediction is for a core each"),
+        (2, {0, 3}, None),
+    ],
+)
+def test_ranks_without_a_core_each_are_told(monkeypatch, ranks, cores, said):
+    """A step five times as long as predicted was put down to a machine busy with something else."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cores, raising=False)
+    assert crowding(ranks) == said
+    monkeypatch.setattr(launch_module, "inside_torchrun", lambda: True)  # the cores of other hosts
+    assert crowding(ranks) is None

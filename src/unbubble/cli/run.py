@@ -51,7 +51,7 @@ def command(
     from unbubble.plan import load_plan
     from unbubble.prediction import predict
     from unbubble.report import write
-    from unbubble.runtime.launch import is_main
+    from unbubble.runtime.launch import crowding, is_main
     from unbubble.runtime.outcome import Outcome
     from unbubble.runtime.replica import left_out, setup, target_of
     from unbubble.runtime.run import run
@@ -64,7 +64,7 @@ def command(
     target = target_of(plan, model, plan_path)
     missing = left_out(plan)
     if is_main():
-        for sentence in missing:
+        for sentence in filter(None, [*missing, crowding(plan.schedule.ranks)]):
             warn(sentence)
     predicted = predict(plan.schedule, plan.costs)
     with progress("run") as tell:

@@ -238,7 +238,7 @@ def _run(
 ) -> None:
     """Every row for real; what ends a sweep early leaves the rows that are finished."""
     from unbubble.runtime.doubling import Steps, sweep_run
-    from unbubble.runtime.launch import inside_torchrun
+    from unbubble.runtime.launch import crowding, inside_torchrun
     from unbubble.runtime.replica import left_out, target_of
 
     if inside_torchrun():
@@ -247,7 +247,7 @@ def _run(
     target = target_of(plan, options["model"], path)
     first = [each.with_microbatches(counts[each.virtual][0]) for each in variants]
     swept.left_out = list(dict.fromkeys(s for each in first for s in left_out(each)))
-    for sentence in swept.left_out:
+    for sentence in filter(None, [*swept.left_out, crowding(plan.schedule.ranks)]):
         warn(sentence)
     given = {
         "steps": options["steps"], "warmup": options["warmup"], "timeout_s": options["timeout"],

@@ -58,6 +58,17 @@ def is_main() -> bool:
     return not inside_torchrun() or os.environ["RANK"] == "0"
 
 
+def crowding(ranks: int) -> str | None:
+    """What to say where so many ranks have no core each; None where they do, or nothing tells."""
+    if inside_torchrun() or not hasattr(os, "sched_getaffinity"):
+        return None
+    cores = len(os.sched_getaffinity(0))
+    if ranks <= cores:
+        return None
+    share = "1 core" if cores == 1 else f"{cores} cores"
+    return f"{ranks} ranks share {share}; the prediction is for a core each"
+
+
 def launch(job: Job, on_progress: Progress = lambda line: None) -> Any:
     """Run the job to its end and return rank 0's result, inside a torchrun on every rank.
 
