@@ -99,12 +99,12 @@ class Outcome:
         found = [
             f"step {1e3 * self.step_s:.1f} ms, the median of {len(times)} "
             f"({1e3 * min(times):.1f} to {1e3 * max(times):.1f}); predicted "
-            f"{1e3 * self.predicted_s:.1f} ms, {100 * self.error:+.1f} %",
+            f"{1e3 * self.predicted_s:.1f} ms, {self.error:+.1%}",
             f"optimizer {1e3 * median(self.measured.optimizer_s):.1f} ms, not in the step",
         ]
         if self.noise > NOISY:
             found.append(
-                f"the odd and the even steps differ by {100 * self.noise:.1f} %: the machine is "
+                f"the odd and the even steps differ by {self.noise:.1%}: the machine is "
                 "busy with something else, and the figures are no better than that"
             )
         if (uncertainty := self.measured.clock_uncertainty_s) != 0:
