@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing import get_start_method
 
@@ -17,6 +19,7 @@ from unbubble.families import generate
 from unbubble.plan import load_plan
 from unbubble.prediction import predict
 from unbubble.simulate import simulate
+from unbubble.sweep.variant import variant
 from unbubble.trace import kineto
 from unbubble.trace.recording import load_recording
 
@@ -67,6 +70,9 @@ def test_costs_and_plan_of_a_trace_close_the_loop(run, tmp_path):
     run(folder, "--write-costs", costs, "--write-plan", plan, "--save", saved)
     made = load_plan(plan)
     assert made.costs == load_costs(costs)
+    # it was "custom", so that no sweep knew how to make it for another m
+    assert made.schedule.name == "gpipe"
+    assert variant(made).family.name == "gpipe"
     answer = answer_of(run, folder, "--plan", plan)
     predicted = predict(made.schedule, made.costs)
     assert answer["predicted_s"] == pytest.approx(
@@ -216,3 +222,26 @@ def test_a_reading_process_that_is_killed_ends_the_command(monkeypatch, capsys, 
         "unbubble: a process that read the traces was killed; if memory ran out, give fewer "
         "--jobs\n"
     )
+
+
+HOOKED = """
+import os, signal, sys
+from unbubble.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.register_at_fork(after_in_parent=lambda: [os.kill(os.getpid(), signal.SIGINT), len("passed")])
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(get_start_method() != "fork", reason="other starts of a process call no hooks")
+def test_an_interrupt_while_the_reading_processes_start(tmp_path):
+    """Python's own calls around a fork printed it and forgot it; the command went on."""
+    order = generate("1f1b", 2, 2)
+    write_cuda(tmp_path, simulate(order, Costs.uniform(order.placement, forward=US, backward=US)))
+    done = subprocess.run(
+        [sys.executable, "-c", HOOKED, "trace", str(tmp_path), "--jobs", "2"],
+        capture_output=True, text=True, timeout=100, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "unbubble: interrupted"

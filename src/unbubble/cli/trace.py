@@ -28,6 +28,7 @@ LIMITS = {
     "max_overhead": ("overhead", "overhead"),
     "min_compute": ("compute", "compute"),
 }
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OUTPUTS = ("write_costs", "write_plan", "save", "svg", "chrome", "html")
 
 
@@ -118,6 +119,8 @@ def _executor(jobs: int) -> Iterator["Executor | None"]:
 
     try:
         with ProcessPoolExecutor(jobs, initializer=_end_at_once) as pool:
+            with _interrupts_later():
+                pool.submit(int)  # all of them start with the first call
             yield pool
     except BrokenExecutor:
         raise RunError(
@@ -128,8 +131,20 @@ def _executor(jobs: int) -> Iterator["Executor | None"]:
 def _end_at_once() -> None:
     """Signals end a reading process; as an interrupt, its pool would take them for the outcome of
     a file and wait for it to go on."""
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for ending in ENDINGS:
         signal.signal(ending, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Interrupts come when the block ends: what they raise in Python's own calls around a fork is
+    printed and then forgotten."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _what_if(trace: "Trace") -> dict[str, Any] | None:
@@ -219,7 +234,9 @@ def _plan(timeline: "Timeline", path: str) -> None:
     from unbubble.trace.costs import observed_costs
 
     order = compute_only(timeline.schedule)
-    dump_plan(path, Plan(schedule=order, costs=observed_costs([timeline]), name=recognised(order)))
+    if name := recognised(order):
+        order = order.named(name)
+    dump_plan(path, Plan(schedule=order, costs=observed_costs([timeline]), name=name))
 
 
 def _save(timeline: "Timeline", path: str) -> None:
