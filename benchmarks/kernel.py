@@ -55,7 +55,7 @@ def floor(source: Path) -> None:
     known = program.order()
     times = known.sorted(program.duration), known.sorted(program.lag)
     ends = array("q", bytes(8 * program.nodes))
-    known_ends = array("q", bytes(8 * program.nodes + 8))
+    known_ends = known.buffer()
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder, "floor")
         subprocess.run(["cc", "-O3", "-o", binary, source], check=True)

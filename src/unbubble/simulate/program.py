@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from mmap import mmap
 from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, RECEIVES, SENDS, Kind, unpack
@@ -227,7 +228,7 @@ class Program:
         if count < self.nodes:
             self._waiter = array("i", [-1]) * self.nodes
             self._raise_deadlock()
-        before, needs = _zeros("i", self.nodes + 1), _zeros("i", self.nodes + 1)
+        before, needs = _mapped("i", self.nodes + 1), _mapped("i", self.nodes + 1)
         kernel.renumber(self.lane_start, order, self.needs, place, before, needs)
         return Known(order, before, needs)
 
@@ -296,22 +297,38 @@ class Known(NamedTuple):
     """
 
     order: "array[int]"
-    before: "array[int]"
-    needs: "array[int]"
+    before: "memoryview[int]"
+    needs: "memoryview[int]"
 
-    def sorted(self, values: "array[int]") -> "array[int]":
+    def sorted(self, values: "array[int]") -> "memoryview[int]":
         """Durations or lags of a program's nodes, in this order."""
-        return array("q", [0, *map(values.__getitem__, self.order)])
+        found = self.buffer()
+        found[1:] = array("q", map(values.__getitem__, self.order))
+        return found
+
+    def buffer(self) -> "memoryview[int]":
+        """Place for the ends of many runs."""
+        return _mapped("q", len(self.before))
 
     def run(
-        self, duration: "array[int]", lag: "array[int]", *, ends: "array[int] | None" = None
-    ) -> "array[int]":
+        self,
+        duration: "memoryview[int]",
+        lag: "memoryview[int]",
+        *,
+        ends: "memoryview[int] | None" = None,
+    ) -> "memoryview[int]":
         """The ends of all nodes, from sorted durations and lags; in `ends` where that is given."""
         if ends is None:
-            ends = _zeros("q", len(self.before))
+            ends = self.buffer()
         kernel.run_known(self.before, self.needs, lag, duration, ends)
         return ends
 
 
 def _zeros(typecode: str, length: int) -> "array[int]":
     return array(typecode, [0]) * length
+
+
+def _mapped(typecode: str, length: int) -> "memoryview[int]":
+    """Zeros on pages of their own: those of a heap lie anywhere, and what is run on them again and
+    again takes up to half as long again."""
+    return memoryview(mmap(-1, length * array(typecode).itemsize)).cast(typecode)  # type: ignore[call-overload, no-any-return]
