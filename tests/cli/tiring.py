@@ -4,8 +4,7 @@ import os
 import signal
 import time
 
-import torch
-from torch import nn
+from tests.models import acting
 
 BEARS = 6
 """A step of four and what finds out the shapes."""
@@ -13,28 +12,12 @@ SLOW = 4
 """Calls that are so slow that twice as many microbatches pay on the busiest machine."""
 
 
-class Tiring(nn.Module):
-    def __init__(self, deed):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-        self.deed = deed
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        time.sleep(0.05 if self.calls <= SLOW else 0.004)
-        if os.environ["RANK"] == "1" and self.calls > BEARS:
-            self.deed()
-        return x * self.weight
-
-
-def _build(deed):
-    x = torch.ones(2, 4)
-    return [Tiring(lambda: None), Tiring(deed)], lambda out, y: (out - y).square().mean(), (x, x)
+def _tiring(deed):
+    return acting(deed, BEARS, lambda call: 0.05 if call <= SLOW else 0.004)
 
 
 def killed():
-    return _build(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return _tiring(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def interrupting():
@@ -44,4 +27,4 @@ def interrupting():
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(60)
 
-    return _build(deed)
+    return _tiring(deed)

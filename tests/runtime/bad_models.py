@@ -5,45 +5,27 @@ import signal
 import time
 
 import torch
+from tests.models import acting
 from torch import nn
 
 
-class Bad(nn.Module):
-    def __init__(self, deed):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-        self.deed = deed
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        if os.environ["RANK"] == "1" and self.calls > 2:
-            self.deed()
-        return x * self.weight
-
-
-def _build(deed):
-    x = torch.ones(2, 4)
-    return [Bad(lambda: None), Bad(deed)], lambda out, y: (out - y).square().mean(), (x, x)
-
-
 def killed():
-    return _build(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    return acting(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def raising():
     def deed():
         raise ValueError("no such\nluck")
 
-    return _build(deed)
+    return acting(deed)
 
 
 def hanging():
-    return _build(lambda: time.sleep(1000))
+    return acting(lambda: time.sleep(1000))
 
 
 def leaving():
-    return _build(lambda: os._exit(7))
+    return acting(lambda: os._exit(7))
 
 
 def exiting():
@@ -55,7 +37,7 @@ def asking():
 
 
 def leaving_in_peace():
-    return _build(lambda: os._exit(0))
+    return acting(lambda: os._exit(0))
 
 
 def no_batch():

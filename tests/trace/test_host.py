@@ -11,12 +11,16 @@ US = 1000
 
 @pytest.fixture
 def observed(tmp_path):
-    """Writes events (category, name, start and end in µs) and reads the only step."""
+    """Writes events (category, name, start and end in µs) and reads the only step; `link`: when
+    a forward operation ran and the backward one that autograd links to it."""
 
-    def call(*events):
+    def call(*events, link=()):
         writer = Writer(0, 2)
         for category, name, start, end in events:
             writer.event(category, name, start * US, end * US, 1)
+        for phase, time in zip("sf", link, strict=False):
+            flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
+            writer.events.append(flow | {"ph": phase, "ts": time})
         trace = load(str(writer.write(tmp_path, baseTimeNanoseconds=0)))
         return observe(trace, trace.windows[0], 0)
 
@@ -96,22 +100,17 @@ def test_a_thread_that_wakes_late_still_waits(seen, told):
 
 
 @pytest.mark.parametrize("took", [100, 900])
-def test_a_loss_behind_a_forward_s_range_is_told_where_it_counts(took, tmp_path):
+def test_a_loss_behind_a_forward_s_range_is_told_where_it_counts(took, observed):
     """PyTorch's GPipe computes it there; it was overhead without a word."""
-    writer = Writer(0, 2)
-    for category, name, start, end in (
+    seen = observed(
         STEP,
         ("user_annotation", "Forward 0", 100, 1_000),
         ("cpu_op", "aten::linear", 110, 990),
         ("cpu_op", "aten::cross_entropy_loss", 1_010, 1_010 + took),
         ("user_annotation", "Backward 0", 2_000, 3_000),
         ("cpu_op", "autograd::engine::evaluate_function: NllLossBackward", 2_010, 2_990),
-    ):
-        writer.event(category, name, start * US, end * US, 1)
-    flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
-    writer.events += [flow | {"ph": "s", "ts": 1_010}, flow | {"ph": "f", "ts": 2_010}]
-    trace = load(str(writer.write(tmp_path)))
-    seen = observe(trace, trace.windows[0], 0)
+        link=(1_010, 2_010),
+    )
     assert seen.actions[0].end <= seen.begin + 1_005 * US
     told = [reason for reason in seen.unknown if "forwards went on behind their ranges" in reason]
     assert bool(told) == (took > 200)
@@ -128,21 +127,16 @@ def test_a_call_lasts_until_it_returns(seen):
 
 
 @pytest.mark.parametrize("waited", [True, False])
-def test_a_pause_that_no_wait_explains_is_told_behind_recovered_actions(waited, tmp_path):
+def test_a_pause_that_no_wait_explains_is_told_behind_recovered_actions(waited, observed):
     """It may have been the action's, and was counted nowhere without a word."""
-    writer = Writer(0, 2)
-    for category, name, start, end in (
+    seen = observed(
         STEP,
         ("cpu_op", "aten::linear", 100, 200),
         ("user_annotation", "gloo:send", 300 if waited else 7_010, 7_000 if waited else 7_500),
         ("cpu_op", "c10d::send", 7_010, 7_020),
         ("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 9_000, 9_500),
-    ):
-        writer.event(category, name, start * US, end * US, 1)
-    flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": 1, "tid": 1}
-    writer.events += [flow | {"ph": "s", "ts": 100}, flow | {"ph": "f", "ts": 9_000}]
-    trace = load(str(writer.write(tmp_path)))
-    seen = observe(trace, trace.windows[0], 0)
+        link=(100, 9_000),
+    )
     assert len(seen.actions) == 2
     told = [reason for reason in seen.unknown if "nothing ran for" in reason]
     assert bool(told) != waited
