@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import NoReturn
 
 
-def shared(name: str) -> Path:
-    """A file or folder of `../shared`, or of the folder that UNBUBBLE_SHARED names.
-
-    Without it the benchmark ends with status 2 and says what it wanted.
-    """
+def place(name: str) -> Path:
+    """Where a file or folder of `../shared`, or of the folder that UNBUBBLE_SHARED names, is if it
+    is there."""
     beside = Path(__file__).resolve().parents[2] / "shared"
-    path = Path(os.environ.get("UNBUBBLE_SHARED", beside)) / name
+    return Path(os.environ.get("UNBUBBLE_SHARED", beside)) / name
+
+
+def shared(name: str) -> Path:
+    """The same; without it the benchmark ends with status 2 and says what it wanted."""
+    path = place(name)
     if not path.exists():
         absent(f"no {path}; UNBUBBLE_SHARED names the folder in which {name} is")
     return path

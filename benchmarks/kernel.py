@@ -13,7 +13,6 @@ where floor.c is, by default ../shared/floor/floor.c beside the repository.
 """
 
 import argparse
-import os
 import re
 import resource
 import subprocess
@@ -24,7 +23,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-from data import absent
+from data import absent, place
 
 from unbubble.costs import Costs
 from unbubble.families import generate
@@ -172,10 +171,8 @@ def main() -> None:
         return
     if not kernel.__file__.endswith((".so", ".pyd")):
         print("the kernel is not compiled here: every figure is plain Python's")
-    beside = Path(__file__).resolve().parents[2] / "shared"
-    shared = Path(os.environ.get("UNBUBBLE_SHARED", beside))
     parts = given.parts or ["floor", "pytorch", "jitter", "curve"]
-    source = given.floor_source or shared / "floor/floor.c"
+    source = given.floor_source or place("floor/floor.c")
     if "floor" in parts and source.is_file():
         floor(source)
     elif "floor" in parts:

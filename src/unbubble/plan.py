@@ -21,13 +21,13 @@ from unbubble.document import Value, load
 from unbubble.document import parse as parse_document
 from unbubble.errors import InputError
 from unbubble.files import write_text
+from unbubble.footprint import RECOMPUTE
 from unbubble.partition import stage_costs
 from unbubble.schedule import Schedule
 from unbubble.schedule.document import MAX_COUNT, schedule_document, schedule_of
 
 WHAT = "a plan file"
 VERSION = 1
-RECOMPUTE = ("none", "selective", "full")
 SHARDING = ("none", "zero1", "zero2", "zero3")
 PARALLEL = ("tp", "cp", "ep", "etp")
 OPTIONAL = (

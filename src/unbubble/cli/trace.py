@@ -95,7 +95,7 @@ def _expect_apart(paths: Sequence[str], plan_path: str | None, options: Mapping[
     from unbubble.files import expect_apart
     from unbubble.trace.sources import expand, format_of
 
-    outputs = {f"--{key.replace('_', '-')}": options[key] for key in OUTPUTS if options[key]}
+    outputs = {shared.flag(key): options[key] for key in OUTPUTS if options[key]}
     if not outputs:
         return
     targets = {os.path.realpath(path) for path in outputs.values() if "\0" not in path}

@@ -80,6 +80,13 @@ def without_overhead(costs: Costs) -> Costs:
     return replace(costs, stages=stages, action_overhead=0, send_host=0, recv_host=0)
 
 
+def without_recompute(costs: Costs) -> Costs:
+    """The costs with no forward run again in a backward."""
+    none = Duration()
+    stages = tuple(replace(s, recompute=none, recompute_weight=none) for s in costs.stages)
+    return replace(costs, stages=stages)
+
+
 def balanced(costs: Costs) -> Costs:
     """The costs with every stage at the mean of all and ranks of equal speed; on finer ticks.
 

@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from unbubble.attribution import Attribution
-from unbubble.costs import Costs, Duration
+from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import families
 from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline, simulate
+from unbubble.simulate.whatif import without_recompute
 
 MAX_ACTIONS = 200_000
 """Larger orders are not tried out: the answer should come in seconds."""
@@ -52,10 +53,7 @@ def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, F
     now = _step(order, costs)
     if now is None:
         return
-    none = Duration()
-    kept = replace(
-        costs, stages=tuple(replace(s, recompute=none, recompute_weight=none) for s in costs.stages)
-    )
+    kept = without_recompute(costs)
     if kept != costs and (then := _step(order, kept)) is not None:
         yield "no recompute (its memory is not looked at)", Fraction(now - then)
     known = [order.codes]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median, median_low
 from typing import Any, NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, RECEIVES, SENDS, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import JOINED, KIND_MASK, SENDS, STAGE_MASK, STAGE_SHIFT, TRANSFER, Kind
 from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.errors import InputError
 from unbubble.simulate import Timeline
@@ -26,8 +26,8 @@ def observed_costs(steps: Sequence[Timeline]) -> Costs:
     edges, the runtime's own gaps and the tail.
 
     A kind that no step holds is left out, so that a schedule in need of it is refused. Recompute is
-    taken out of B and of I, so that it stands on its own and both take as long as before. What W
-    and an overlapped pair repeat stays in them, since costs have no place for it.
+    taken out of B and of I, so that it stands on its own and both take as long as before; what W
+    and an overlapped pair repeat stays in them.
     """
     if not steps:
         raise InputError("there are no measured steps to take costs from")
@@ -79,7 +79,7 @@ def _samples(step: Timeline) -> dict[Key, list[tuple[int, ...]]]:
     for stage, kind, parts, again in _actions(step):
         if kind in TIME_OF:
             found[kind, stage % schedule.num_stages].append((*parts, again))
-        elif kind in SENDS or kind in RECEIVES:
+        elif kind in TRANSFER:
             found[("send" if kind in SENDS else "receive",)].append((parts.total,))
         elif kind in TAIL:
             spent = tail.setdefault(kind, [0] * schedule.ranks)
