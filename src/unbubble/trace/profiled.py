@@ -73,7 +73,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         if on_host.late > (window.end - window.begin) * LATE:
             unknown.append(
                 f"actions: for {on_host.late / NS:.3g} s their input was there and nothing ran "
-                "yet, longer than usual; it counts as waiting and may be the rank's own work"
+                "yet, longer than usual; half of it counts as waiting, half as the rank's own work"
             )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
