@@ -38,7 +38,11 @@ class Duration(NamedTuple):
         return self.compute + self.communication + self.overhead
 
     def plus(self, other: "Duration") -> "Duration":
-        return Duration(*(a + b for a, b in zip(self, other, strict=True)))
+        return Duration(
+            self.compute + other.compute,
+            self.communication + other.communication,
+            self.overhead + other.overhead,
+        )
 
 
 TIMES = (
@@ -86,10 +90,11 @@ class StageCosts:
         """The duration of F, B, I or W, recompute included; None where the costs do not say."""
         if kind is Kind.F:
             return self.forward
-        base = self.full_backward
-        if kind in (Kind.I, Kind.W):
-            base = self.backward_input if kind is Kind.I else self.backward_weight
-        again = self.recomputed(kind)
+        if kind is Kind.W:
+            base, again = self.backward_weight, self.recompute_weight
+        else:
+            base = self.backward_input if kind is Kind.I else self.full_backward
+            again = self.recompute
         return base.plus(again) if base is not None and any(again) else base
 
     def recomputed(self, kind: Kind) -> Duration:

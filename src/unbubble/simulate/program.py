@@ -110,20 +110,12 @@ class Program:
             self._raise_fault(fault)
         self.lane_start = self.rank_start[:]
         if self.comms:
-            streams: dict[tuple[int, ...], int] = {}
-
-            def stream(stage: int, other: int) -> int:
-                alone = costs.channel == "rank" or other < 0
-                ends = (rank_of[stage],) if alone else (rank_of[stage], rank_of[other])
-                return streams.setdefault(ends, len(streams))
-
-            stream_up = array("i", (stream(s, t) for s, t in enumerate(up)))
-            stream_down = array("i", (stream(s, t) for s, t in enumerate(down)))
+            stream_up, stream_down, streams = _streams(rank_of, up, down, costs.channel)
             self.lane_start.extend(_zeros("i", found))
             if kernel.link_transfers(
                 self.codes, self.rank_start, rank_of, microbatches, up, down, lag_up, lag_down,
                 channel, stream_up, stream_down, self.held, tables, self.sends, receives,
-                array("i", [-1]) * len(streams), self.lane_start, self.needs, self.lag,
+                array("i", [-1]) * streams, self.lane_start, self.needs, self.lag,
                 self.duration, fault,
             ) < 0:  # fmt: skip
                 self._raise_fault(fault)
@@ -217,6 +209,10 @@ class Program:
             self._waiter = array("i", [-1]) * self.nodes
             self._raise_deadlock()
         return ends
+
+    def finish(self) -> int:
+        """When the last node of the last `run` ended."""
+        return int(kernel.largest(self._clock))
 
     def order(self) -> "Known":
         """A topological order, for `Known.run`. Raises Deadlock."""
@@ -322,6 +318,23 @@ class Known(NamedTuple):
             ends = self.buffer()
         kernel.run_known(self.before, self.needs, lag, duration, ends)
         return ends
+
+
+def _streams(
+    rank_of: "array[int]", up: "array[int]", down: "array[int]", channel: str
+) -> tuple["array[int]", "array[int]", int]:
+    """The streams of every stage's rank to those of the stages below and above, and how many."""
+    found: dict[tuple[int, ...], int] = {}
+    if channel == "unlimited":
+        return _zeros("i", len(up)), _zeros("i", len(up)), 0
+
+    def stream(stage: int, other: int) -> int:
+        alone = channel == "rank" or other < 0
+        ends = (rank_of[stage],) if alone else (rank_of[stage], rank_of[other])
+        return found.setdefault(ends, len(found))
+
+    below = array("i", (stream(s, t) for s, t in enumerate(up)))
+    return below, array("i", (stream(s, t) for s, t in enumerate(down))), len(found)
 
 
 def _zeros(typecode: str, length: int) -> "array[int]":

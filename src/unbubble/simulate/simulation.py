@@ -82,7 +82,7 @@ def timeline_of(program: Program, duration: "array[int]", lag: "array[int]") -> 
         starts=_by_rank(program, starts),
         ends=_by_rank(program, ends[:size]),
         begin=min(starts[first] for first in program.rank_start[:-1] if first < size),
-        finish=kernel.largest(ends),
+        finish=program.finish(),
         communication=communication,
         overhead=overhead,
         recompute=recompute,
