@@ -1,5 +1,7 @@
 """Traces of devices: kernels linked by correlation, the SendRecv trap, clocks apart by seconds."""
 
+import json
+
 import pytest
 from tests.trace.cuda_traces import (
     AUTOGRAD,
@@ -8,6 +10,7 @@ from tests.trace.cuda_traces import (
     FORWARD,
     MAIN,
     REDUCE,
+    SEND,
     Writer,
     write_cuda,
 )
@@ -15,6 +18,7 @@ from tests.trace.cuda_traces import (
 from unbubble.action import Kind
 from unbubble.attribution import attribute
 from unbubble.costs import Costs, Duration, Edge, StageCosts
+from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.simulate import simulate
 from unbubble.trace import read
@@ -196,3 +200,95 @@ def test_send_receive_kernels_that_nothing_names_are_no_pipeline(tmp_path, simul
     (pipeline,) = read([folder]).pipelines
     assert pipeline.timeline is None
     assert any("no range names an action" in reason for reason in pipeline.unknown)
+
+
+def edited(folder, change):
+    """The traces of a folder, each object changed."""
+    for path in folder.glob("*.json"):
+        trace = json.loads(path.read_text())
+        change(trace)
+        path.write_text(json.dumps(trace))
+    return folder
+
+
+def test_the_one_kernel_of_rccl_is_a_transfer_where_one_launched_it(tmp_path, simulated):
+    """Its name is the same for every collective; transfers were taken for the actions' own."""
+
+    def as_rccl(trace):
+        for event in trace["traceEvents"]:
+            if event["cat"] == "kernel" and "nccl" in event["name"]:
+                event["name"] = "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)"
+                event["args"].pop("Collective name", None)
+
+    timeline = simulated()
+    (tmp_path / "cuda").mkdir()
+    named = read([write_cuda(tmp_path / "cuda", timeline, comm=20 * US, trap=False)])
+    (tmp_path / "rocm").mkdir()
+    folder = write_cuda(tmp_path / "rocm", timeline, comm=20 * US, trap=False)
+    (pipeline,) = read([edited(folder, as_rccl)]).pipelines
+    assert pipeline.unknown == ()
+    assert attribute(pipeline.timeline) == attribute(named.pipelines[0].timeline)
+
+
+def test_transfers_of_other_groups_inside_an_action_are_its_communication(tmp_path):
+    """A ring of context parallelism sends within forwards; its kernels belonged to nothing."""
+    writer = Writer(0, 1)
+    ring = (SEND, 40 * US, 60 * US, 22, {"Collective name": "send"})
+    gemms = [("gemm", 0, 40 * US, 7, {}), ring, ("gemm", 60 * US, 90 * US, 7, {})]
+    writer.range("PP:0F0", gemms)
+    writer.range("PP:0B0", [("gemm", 90 * US, 190 * US, 7, {})])
+    # a transfer of the pipeline has a range of its own
+    sent = (SEND, 190 * US, 191 * US, 20, {"Collective name": "send"})
+    writer.range("PP:0SEND_F0", [sent])
+    writer.write(tmp_path)
+    (one,) = read([tmp_path]).pipelines[0].observed
+    assert [(seen.communication, seen.overhead) for seen in one.actions] == [(20 * US, 0), (0, 0)]
+
+
+def test_ranks_merged_into_one_file_are_refused(tmp_path, simulated):
+    """Their threads and correlations have the same numbers: one rank was made of all of them."""
+    folder = write_cuda(tmp_path, simulated(ranks=2))
+    alone = attribute(read([folder]).pipelines[0].timeline)
+    events = []
+    for rank, path in enumerate(sorted(folder.glob("*.json"))):
+        for event in json.loads(path.read_text())["traceEvents"]:
+            events.append(event | {"pid": f"[PP{rank:02}] {event['pid']}"})
+    merged = tmp_path / "merged.json"
+    merged.write_text(json.dumps({"traceEvents": events}))
+    with pytest.raises(InputError, match=r"2 processes .* merged into one file"):
+        read([merged])
+    beside = read([folder])
+    assert attribute(beside.pipelines[0].timeline) == alone
+    assert "merged" in " ".join(beside.ignored)
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [("mesh_pp", "mesh_pp_dp"),
+     ("PIPELINE_MODEL_PARALLEL_GROUP", "EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP")],
+)  # fmt: skip
+def test_a_group_of_several_dimensions_is_no_pipeline(tmp_path, simulated, own, other):
+    """Megatron's group of experts, tensors and the pipeline was taken for the pipeline."""
+
+    def with_groups(trace):
+        trace["distributedInfo"]["pg_config"] = [
+            {"pg_desc": "default_pg", "ranks": [0, 1, 2, 3]},
+            {"pg_desc": own, "ranks": [0, 1]},
+            {"pg_desc": other, "ranks": [0, 1, 2, 3]},
+        ]
+
+    folder = write_cuda(tmp_path, simulated(ranks=2))
+    (pipeline,) = read([edited(folder, with_groups)]).pipelines
+    assert pipeline.ranks == (0, 1)
+    assert pipeline.timeline is not None
+
+
+def test_an_order_that_cannot_have_run_has_no_classes(tmp_path):
+    """A backward before the next stage's: the command ended with a deadlock of the simulator."""
+    writer = Writer(0, 1)
+    for i, name in enumerate(("0F0", "1F0", "0B0", "1B0")):
+        writer.range(f"PP:{name}", [("gemm", i * 90 * US, (i + 1) * 90 * US, 7, {})])
+    writer.write(tmp_path)
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.timeline is None
+    assert "no pipeline can have run so" in pipeline.unknown[-1]

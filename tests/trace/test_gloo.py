@@ -1,5 +1,8 @@
 """Real traces of two gloo processes against the times that a clock beside the profiler took."""
 
+import gzip
+import json
+
 import pytest
 from tests.shared import shared
 from tests.trace.truth import errors, truth
@@ -57,3 +60,31 @@ def test_one_rank_alone_gives_what_it_can():
         (one,) = pipeline.observed
         assert len(one.actions) >= 8
         assert one.busy.compute > 0.2 * one.busy.total
+
+
+def without(folder, name, *lost):
+    """The traces without the ranges whose names begin so."""
+    for path in (shared("traces/torch_gloo") / name).glob("rank*"):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        kept = [e for e in trace["traceEvents"] if not str(e.get("name")).startswith(lost)]
+        (folder / path.name[:-3]).write_text(json.dumps(trace | {"traceEvents": kept}))
+    return folder
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_steps_that_no_range_marks_are_the_same(tmp_path, name):
+    """Both steps of an unnamed 1F1B were one step of twice the microbatches; where actions are
+    named, a step lost the receives before its first action."""
+    marked = read([str(shared("traces/torch_gloo") / name / "rank*")])
+    found = read([without(tmp_path, name, "ProfilerStep")])
+    assert len(found.steps) == len(marked.steps)
+    for own, right in zip(found.steps, marked.steps, strict=True):
+        (own_step,), (right_step,) = found.pipelines_of(own), marked.pipelines_of(right)
+        assert own_step.unknown == right_step.unknown
+        assert own_step.timeline.starts == right_step.timeline.starts
+        assert attribute(own_step.timeline) == attribute(right_step.timeline)
+
+
+def test_a_trace_that_nothing_divides_is_told(tmp_path):
+    (pipeline,) = read([without(tmp_path, "1F1B", "ProfilerStep", "Optimizer.step")]).pipelines
+    assert any("all of it counts as one" in reason for reason in pipeline.unknown)

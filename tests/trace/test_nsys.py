@@ -100,6 +100,39 @@ def test_a_pipeline_is_read_back(tmp_path, old):
     assert any(reason.startswith("transfers:") for reason in pipeline.unknown)
 
 
+def parts(folder, timeline, names):
+    """An export for each of the names, of the ranks that stand behind it."""
+    for name, ranks in names.items():
+        export(folder / name, timeline, old=False)
+        database = sqlite3.connect(folder / name)
+        kept = ", ".join(str(PROCESS * (9 - rank)) for rank in ranks)
+        for table, process in (("KERNEL", "globalPid"), ("RUNTIME", "globalTid - 5")):
+            table = f"CUPTI_ACTIVITY_KIND_{table}"
+            database.execute(f"DELETE FROM {table} WHERE {process} NOT IN ({kept})")
+        database.execute(f"DELETE FROM NVTX_EVENTS WHERE globalTid - 5 NOT IN ({kept})")
+        database.commit()
+        database.close()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{f"report_rank{rank}.sqlite": [rank] for rank in range(12)},
+     {f"report.{rank}.sqlite": [rank] for rank in range(12)},
+     {"node8.sqlite": range(4), "node9.sqlite": range(4, 8), "node10.sqlite": range(8, 12)}],
+    ids=["a name of its rank", "a number", "a file a node"],
+)  # fmt: skip
+def test_several_exports_are_in_the_order_of_their_numbers(tmp_path, names):
+    """Rank 10 came before rank 2, whose figures it then had; nodes had the same ranks twice."""
+    order = generate("1f1b", 12, 12)
+    costs = Costs.uniform(order.placement, forward=100 * US, backward=200 * US)
+    timeline = simulate(order, costs)
+    trace = read([parts(tmp_path, timeline, names)])
+    for rank in trace.ranks:
+        assert {seen.action.stage for seen in rank.steps[0].actions} == {rank.rank}
+    assert trace.pipelines[0].timeline.starts == timeline.starts
+
+
 def test_recompute_is_told_by_ranges_of_that_name(tmp_path):
     order = generate("1f1b", 2, 3)
     timeline = simulate(order, Costs.uniform(order.placement, forward=100 * US, backward=200 * US))

@@ -99,3 +99,12 @@ def test_without_its_last_rank_there_are_no_classes(config, tmp_path):
     assert pipeline.timeline is None
     reason = "8 ranks and 7 traces" if config else "is the trace of a later stage missing?"
     assert reason in pipeline.unknown[-1]
+
+
+def test_the_chunks_of_interleaving_are_refused_though_no_action_names_them(tmp_path):
+    """Megatron's own interleaved schedule is recorded without chunks: twice the microbatches."""
+    one = '{"1": {"total":1,"fwd_start":[0],"fwd_end":[1],"bwd_start":[1],"bwd_end":[2]}}'
+    (tmp_path / "pp_rank_0.json").write_text(one)
+    (tmp_path / "config.json").write_text('{"pp_size": 2, "vp_size": 2, "num_mbs": 1}')
+    with pytest.raises(InputError, match="2 model chunks a rank"):
+        read([tmp_path])

@@ -13,8 +13,11 @@ from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
 from unbubble.errors import InputError
 from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.inputs import inputs
+from unbubble.schedule.lowering import compute_only
 from unbubble.schedule.placement import infer
 from unbubble.simulate import Timeline
+from unbubble.simulate.program import Deadlock, Program
+from unbubble.simulate.replay import timeless
 from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import doubts
 from unbubble.trace.names import NO_STAGE
@@ -162,6 +165,11 @@ def _schedule(
         placement = infer(stages)
     schedule = Schedule.of(orders, placement)
     _complete(rows, schedule.placement)
+    try:
+        order = compute_only(schedule)
+        Program(order, timeless(order)).run()
+    except Deadlock as reason:
+        raise Missing(f"no pipeline can have run so: {reason}") from None
     return schedule
 
 

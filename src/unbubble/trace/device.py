@@ -63,8 +63,11 @@ class DeviceStep:
     def actions(self, ranges: Sequence[tuple[Interval, Named]]) -> tuple[list[Seen], list[str]]:
         """The compute actions by their first kernel; and those that launched none."""
         found, idle = [], []
+        # where transfers have ranges of their own, others are no pipeline's: a ring's, for instance
+        apart = any(named.action.kind in TRANSFER for _, named in self.named)
         for interval, (action, _) in ranges:
-            kernels = [k for k in self.launched_in(interval) if k.kind != P2P and k.linked]
+            here = [k for k in self.launched_in(interval) if k.linked]
+            kernels = [k for k in here if apart or k.kind != P2P]
             seen = _seen(action, kernels)
             if seen is not None and self.trace.repeats.by_thread:
                 again = [k for k in kernels if k.kind == COMPUTE]
@@ -127,7 +130,7 @@ def _seen(action: Action, kernels: Sequence[Kernel]) -> Seen | None:
     if not kernels:
         return None
     work = union((k.start, k.end) for k in kernels if k.kind == COMPUTE)
-    talk = union((k.start, k.end) for k in kernels if k.kind == COLLECTIVE)
+    talk = union((k.start, k.end) for k in kernels if k.kind != COMPUTE)
     start, end = min(k.start for k in kernels), max(k.end for k in kernels)
     exposed = outside(talk, work)
     return Seen(action, start, end, exposed, end - start - length(work) - exposed)

@@ -1,5 +1,6 @@
 """Kineto, the trace of PyTorch's profiler: JSON, plain or gzip, one file a rank."""
 
+import re
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,10 +12,12 @@ from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import Mark, RankTrace
 from unbubble.trace.repeats import NUMBERED_BACKWARD, NUMBERED_FORWARD
-from unbubble.trace.sources import rank_in_name
+from unbubble.trace.sources import OtherKind, rank_in_name
 
 MAX_US = 1e16
-PIPELINE_WORDS = ("pp", "pipeline")
+PIPELINE_WORDS = {"pp", "pipeline"}
+"""Exactly one of these describes a pipeline's group; groups of several dimensions name others."""
+_FILLING = {"", "mesh", "model", "parallel", "group"}
 _P2P_WORDS = {"send", "recv", "isend", "irecv", "coalesced", "batch_isend_irecv"}
 _OP, _MARK, _KERNEL, _LAUNCH, _FLOW = range(5)
 _CATEGORIES = {
@@ -29,6 +32,8 @@ _CATEGORIES = {
     "Memset": _KERNEL,
     "cuda_runtime": _LAUNCH,
     "cuda_driver": _LAUNCH,
+    "xpu_runtime": _LAUNCH,
+    "xpu_driver": _LAUNCH,
     "Runtime": _LAUNCH,
     "fwdbwd": _FLOW,
     "forward_backward": _FLOW,
@@ -56,6 +61,12 @@ def load(source: str) -> RankTrace:
     for block in file.blocks():
         _take(block, trace, kinds)
     _take_head(file.head, trace)
+    if len(trace.processes) > 1:
+        shown = ", ".join(sorted(map(str, trace.processes))[:4])
+        raise OtherKind(
+            f"{source}: it holds the operations of {len(trace.processes)} processes (pid {shown}), "
+            "several ranks merged into one file; give the ranks' own files"
+        )
     trace.finish()
     return trace
 
@@ -86,6 +97,7 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
         start, end = round(ts * 1000), round(ts * 1000) + round(dur * 1000)
         if category == _OP:
             args = event.args
+            trace.processes.add(_hashable(event.pid))
             side = 0 if args is None or args.sequence is None else _side(args)
             trace.add_op(_hashable(event.tid), start, end, event.name, side)
         elif category == _KERNEL:
@@ -99,6 +111,7 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             if kind == COLLECTIVE and args is not None and isinstance(args.ranks, str):
                 trace.members[start, end] = args.ranks
         elif category == _MARK:
+            trace.processes.add(_hashable(event.pid))
             trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))
         elif "aunch" in event.name or "Mem" in event.name:
             correlation = event.args and event.args.correlation
@@ -133,13 +146,18 @@ def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
         return
     trace.rank, trace.world_size = _count(info.get("rank")), _count(info.get("world_size"))
     groups = info.get("pg_config")
+    found = set()
     for group in groups if isinstance(groups, list) else []:
         if not isinstance(group, dict):
             continue
-        words = str(group.get("pg_desc", "")).lower().replace("mesh_", "").split("_")
+        words = {*re.split("[^a-z]+", str(group.get("pg_desc", "")).lower())} - _FILLING
         ranks = group.get("ranks")
-        if any(word in words for word in PIPELINE_WORDS) and isinstance(ranks, list):
-            trace.pipeline_group = tuple(r for r in ranks if _count(r) is not None)
+        if len(words) == 1 and words <= PIPELINE_WORDS and isinstance(ranks, list):
+            members = tuple(r for r in ranks if _count(r) is not None)
+            if trace.rank is None or trace.rank in members:
+                found.add(members)
+    if len(found) == 1:
+        trace.pipeline_group = found.pop()
 
 
 def _count(value: Any) -> int | None:

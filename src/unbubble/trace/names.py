@@ -79,14 +79,18 @@ _COLLECTIVE_KERNELS = re.compile(
 )
 
 
-COMPUTE, COLLECTIVE, P2P = 0, 1, 2
-"""What a kernel is: work, communication, or maybe a transfer of the pipeline."""
+COMPUTE, COLLECTIVE, P2P, EITHER = 0, 1, 2, 3
+"""What a kernel is: work, communication, or maybe a transfer of the pipeline; of the last two its
+launch tells which it is."""
 
 
 def kernel_kind(name: str) -> int:
-    """What a kernel (or copy) is by its name: all-to-all and transfers share `SendRecv`."""
+    """What a kernel (or copy) is by its name: all-to-all and transfers share `SendRecv`, and RCCL
+    has one kernel for everything."""
     if _COLLECTIVE_KERNELS.search(name) is None:
         return COMPUTE
+    if "_Generic" in name:
+        return EITHER
     return P2P if "SendRecv" in name else COLLECTIVE
 
 

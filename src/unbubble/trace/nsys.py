@@ -19,6 +19,7 @@ from unbubble.trace.names import COMPUTE, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import Mark, RankTrace
+from unbubble.trace.sources import rank_in_name
 
 PUSH_POP, START_END = 59, 60
 PROCESS_MASK = ~0xFFFFFF
@@ -66,12 +67,13 @@ def read(source: str) -> list[RankSteps]:
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         raise InputError(f"{source}: not a readable SQLite file: {error}") from None
     if len(traces) == 1:
-        steps = tuple(observe(traces[0], window, 0) for window in traces[0].windows)
-        return [RankSteps(rank=None, source=source, steps=steps)]
+        known = rank_in_name(source)
+        steps = tuple(observe(traces[0], window, known or 0) for window in traces[0].windows)
+        return [RankSteps(rank=known, source=source, steps=steps)]
     note = "ranks, from the order of the processes' devices"
     return [
         RankSteps(
-            rank=rank,
+            rank=None,
             source=trace.source,
             steps=tuple(
                 replace(step, recovered=(*step.recovered, note))

@@ -25,6 +25,9 @@ from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
 from unbubble.trace.sources import rank_in_name
 
 WHAT = "a Primus trace"
+CHUNKS = (
+    "model chunks a rank, and the file does not say which stage each is; use another kind of trace"
+)
 MAX_MS = 1e12
 Times = list[float]
 
@@ -62,18 +65,25 @@ def read(source: str) -> list[RankSteps]:
         if not (key.isascii() and key.isdigit() and len(key) < 10):
             raise InputError(f"{source}: {key[:40]!r} is not the number of an iteration")
         steps.append(_observed(source, rank or 0, int(key), one))
-    ranks = _pipeline_ranks(Path(source).parent / "config.json")
+    config = _config(Path(source).parent / "config.json")
+    ranks, chunks = config.get("pp_size"), config.get("vp_size", config.get("vpp_size"))
+    if chunks is not None and chunks > 1:
+        raise InputError(f"{source}: {chunks} {CHUNKS}")
     steps.sort(key=lambda one: one.step or 0)
     return [RankSteps(rank=rank, source=source, steps=tuple(steps), world_size=ranks)]
 
 
-def _pipeline_ranks(config: Path) -> int | None:
-    """`pp_size` of the file that Primus writes beside its records, where it is there."""
+def _config(path: Path) -> dict[str, int]:
+    """The counts of the file that Primus writes beside its records, where it is there."""
     try:
-        size = msgspec.json.decode(config.read_bytes(), type=dict[str, Any]).get("pp_size")
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
-        return None
-    return size if isinstance(size, int) and size > 0 else None
+        return {}
+    return {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+    }
 
 
 def _observed(source: str, rank: int, number: int, one: Iteration) -> Observed:
@@ -113,10 +123,7 @@ def _actions(where: str, columns: Mapping[Kind, tuple[Any, ...]]) -> Iterator[Se
                 f"{where} has {len(starts)} starts and {len(ends)} ends of {kind.name}"
             )
         if any(chunks):
-            raise InputError(
-                f"{where} has several model chunks a rank, and the file does not say which stage "
-                "each is; use another kind of trace"
-            )
+            raise InputError(f"{where} has several {CHUNKS}")
         numbers = microbatches or range(len(starts))
         if len(numbers) != len(starts):
             raise InputError(f"{where}: {len(numbers)} microbatches for {len(starts)} {kind.name}")

@@ -21,6 +21,7 @@ LATE = 0.01
 BACKWARDS = (Kind.B, Kind.I, Kind.W)
 RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
 UNNUMBERED = "recompute: the trace has no operations of autograd that would tell it"
+UNDIVIDED = "steps: nothing in the trace divides it into steps, so all of it counts as one"
 HIDDEN = "recompute: compiled backwards may run forwards again, in whose compute their time is"
 
 
@@ -33,6 +34,8 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         ranges, reason = recover(trace, on_host)
         if ranges:
             recovered.append("actions, from autograd's links of forward and backward operations")
+            if window.number is None and len(trace.windows) == 1:
+                unknown.append(UNDIVIDED)
         else:
             unknown.append(f"actions: {reason}")
     actions: list[Seen]

@@ -13,11 +13,12 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from unbubble.action import Action
+from unbubble.action import TRANSFER
 from unbubble.trace.intervals import Interval, clip, length, outside, union
 from unbubble.trace.names import (
     COLLECTIVE,
     COMPUTE,
+    EITHER,
     P2P,
     Named,
     action_named,
@@ -41,6 +42,7 @@ from unbubble.trace.repeats import (
     what_of,
 )
 from unbubble.trace.sources import OtherKind
+from unbubble.trace.unmarked import cuts
 
 MUCH_LATER_NS = 10_000_000
 """How much the clocks of host and device may differ."""
@@ -121,6 +123,8 @@ class RankTrace:
         """Start, end, kind and correlation of every kernel."""
         self.members: dict[tuple[int, int], str] = {}
         """The ranks of a collective, in words, by its kernel's start and end."""
+        self.processes: set[Any] = set()
+        """The processes whose operations and ranges these are, where the format numbers them."""
         self.left_out = 0
         """Events that lack a name, a category, a phase or a thread."""
 
@@ -179,8 +183,10 @@ class RankTrace:
             if launch is not None and launch > start + MUCH_LATER_NS:
                 launch = None  # it cannot be its launch
             launched = start if launch is None else launch
-            if kind == P2P and self._within_collective(launched):
+            if kind == P2P and _within(self._collectives, launched):
                 kind = COLLECTIVE
+            elif kind == EITHER:
+                kind = P2P if _within(self._transfers, launched) else COLLECTIVE
             found.append(Kernel(start, end, kind, launched, launch is not None))
         return sorted(found, key=lambda kernel: (kernel.launched, kernel.start))
 
@@ -191,15 +197,23 @@ class RankTrace:
         missing = self.launches.keys() - ran - self.copies
         return sorted(self.launches[correlation] for correlation in missing)
 
-    def _within_collective(self, launched: int) -> bool:
-        """Whether a collective launched it: all-to-all is made of sends and receives."""
-        talks = self._collectives
-        i = bisect_right(talks, (launched, 1 << 62))
-        return any(start <= launched < end for start, end in talks[max(i - 8, 0) : i])
+    @cached_property
+    def _transfers(self) -> list[Interval]:
+        """The host ranges of sends and receives, by start."""
+        found = [(m.start, m.end) for m in self.marks if transfer_named(m.name)]
+        found += [(m.start, m.end) for m, (one, _) in self.named.items() if one.kind in TRANSFER]
+        found += [
+            (op.start, op.end)
+            for ops in self.ops.values()
+            for op in ops
+            if op.transfer in ("send", "recv")
+        ]
+        return sorted(found)
 
     @cached_property
-    def _collectives(self) -> list[tuple[int, int]]:
-        """The host ranges of collectives that are no point-to-point operation, by start."""
+    def _collectives(self) -> list[Interval]:
+        """The host ranges of collectives that are no point-to-point operation, by start:
+        all-to-all is made of sends and receives."""
         found = [
             (m.start, m.end)
             for m in self.marks
@@ -294,7 +308,7 @@ class RankTrace:
 
     @cached_property
     def windows(self) -> list[Window]:
-        """The steps: the profiler's, or from where actions begin to repeat, or all of the trace."""
+        """The steps: the profiler's, those of the loop, or as `unbubble.trace.unmarked` has it."""
         for named in (step_named, loop_named):
             steps = [
                 Window(number, mark.start, mark.end)
@@ -304,13 +318,7 @@ class RankTrace:
             if steps:
                 return list(dict.fromkeys(steps))
         begin, end = self.extent
-        starts: list[int] = [begin]
-        seen: set[Action] = set()
-        for mark, (action, _) in self.named.items():
-            if action in seen:
-                starts.append(mark.start)
-                seen.clear()
-            seen.add(action)
+        starts = [begin, *cuts(self)]
         return [
             Window(None, start, until)
             for start, until in zip(starts, [*starts[1:], end], strict=True)
@@ -337,6 +345,12 @@ class RankTrace:
         if not votes:
             votes.update({thread: len(ops) for thread, ops in self.ops.items()})
         return votes.most_common(1)[0][0] if votes else None
+
+
+def _within(ranges: Sequence[Interval], at: int) -> bool:
+    """Whether any of the ranges, ascending by start, holds the time."""
+    i = bisect_right(ranges, (at, 1 << 62))
+    return any(start <= at < end for start, end in ranges[max(i - 8, 0) : i])
 
 
 def starting_in(rows: Sequence[Timed], window: Window) -> Sequence[Timed]:

@@ -22,7 +22,7 @@ from unbubble.trace.groups import groups
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
-from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
+from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of, in_order
 from unbubble.trace.steps import Steps, some
 
 
@@ -99,7 +99,7 @@ def read(
     found, notes = _whole(parts)
     if not found:
         raise InputError(f"{sources[0]}: it holds no step; {'; '.join(notes) or 'nothing else'}")
-    ranks = _numbered(found)
+    ranks = _numbered(found, sources)
     common = Steps(ranks)
     number = common.median() if step is None else step
     return Trace(
@@ -181,13 +181,15 @@ def _absent(ranks: Sequence[RankSteps]) -> list[str]:
     return [f"nothing of the ranks {some(absent)}: no file of theirs is here"] if absent else []
 
 
-def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
+def _numbered(ranks: list[RankSteps], files: Sequence[str]) -> list[RankSteps]:
     """Ranks in order, numbered by their order where nothing tells their number."""
     if len(ranks) == 1 and ranks[0].rank is None:
         ranks = [replace(ranks[0], rank=0)]
     if any(rank.rank is None for rank in ranks):
-        note = "ranks, from the order of the files' names"
-        ranks = [_renumbered(rank, i, note) for i, rank in enumerate(ranks)]
+        several = len(files) > 1
+        note = ("ranks, from the order of the files' names",) if several else ()
+        ordered = sorted(ranks, key=lambda rank: in_order(rank.source)) if several else ranks
+        ranks = [_renumbered(rank, i, note) for i, rank in enumerate(ordered)]
     ranks.sort(key=lambda rank: rank.rank or 0)
     for one, other in pairwise(ranks):
         if one.rank == other.rank:
@@ -197,8 +199,8 @@ def _numbered(ranks: list[RankSteps]) -> list[RankSteps]:
     return ranks
 
 
-def _renumbered(rank: RankSteps, number: int, note: str) -> RankSteps:
-    steps = (replace(s, rank=number, recovered=(*s.recovered, note)) for s in rank.steps)
+def _renumbered(rank: RankSteps, number: int, note: tuple[str, ...]) -> RankSteps:
+    steps = (replace(s, rank=number, recovered=s.recovered + note) for s in rank.steps)
     return replace(rank, rank=number, steps=tuple(steps))
 
 

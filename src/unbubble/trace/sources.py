@@ -133,6 +133,12 @@ def _gzip_head(data: bytes) -> bytes:
 _RANK = re.compile(r"rank[_-]?([0-9]{1,9})", re.IGNORECASE)
 
 
+def in_order(name: str) -> list[tuple[int, str]]:
+    """A key for names in which a number counts as one: `node10` comes after `node9`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part)
+            for part in re.split("([0-9]{1,18})", name)]  # fmt: skip
+
+
 def rank_in_name(path: str | Path) -> int | None:
     """The rank that a file's name gives, as in rank3.json or trace_rank_3_step_5.json."""
     found = _RANK.findall(Path(path).name)
