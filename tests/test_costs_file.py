@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from unbubble.costs import CHANNELS, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.costs_file import dump_costs, format_costs, load_costs, parse_costs
 from unbubble.errors import InputError
+from unbubble.families import generate
+from unbubble.simulate import simulate
 
 EXAMPLE = """
 unit = "ms"
@@ -76,6 +78,16 @@ def test_transfers_in_an_own_unit_are_exact_too():
         '[{"forward": 1, "backward": 2, "output_bytes": 50}]}'
     )
     assert costs.in_unit(costs.edge.transfer(50)) == 0.5
+
+
+def test_times_on_a_slow_rank_are_exact_too():
+    """A forward of 1 on a rank 1.5 times as slow took 2: it went to the nearest whole tick."""
+    costs = parse_costs(
+        '{"speed": [1.5, "4/3"], "stages": [{"forward": 1, "backward": 3}, '
+        '{"forward": 0.5, "backward": 1}]}'
+    )
+    step = simulate(generate("1f1b", 2, 1), costs)
+    assert [step.in_unit(work) for work in step.work] == [6, 2]
 
 
 def test_edges_by_class_and_by_pair():

@@ -141,7 +141,8 @@ class Costs:
     are the rank's own time for posting a send, posting a receive, and around each action.
     `overlap`: transfers run beside compute, else they hold both ranks. `channel`: what a transfer
     waits for beside its two ends (see CHANNELS).
-    `speed[r]` multiplies every time on rank r (1 where absent).
+    `speed[r]` multiplies the times of rank r's stages and its optimizer, each to the nearest tick
+    (1 where absent).
     """
 
     stages: tuple[StageCosts, ...]

@@ -172,13 +172,15 @@ def _clock(keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]) -> Cl
 def _exact_ticks(
     plain: list[Fraction], keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]
 ) -> int:
-    """Ticks that make the times exact, and the transfers too where they can be."""
+    """Ticks that make the times exact, on slow ranks and of transfers too where they can be."""
     ticks = ticks_for(plain)
+    factors = _speed(keys["speed"]).values() if "speed" in keys else ()
     edges = _edge_tables(keys["edges"]) if "edges" in keys else {}
     speeds = [_bandwidth(edge["bandwidth"], "") for edge in edges.values() if "bandwidth" in edge]
     sizes = {row["output_bytes"].size() for row in rows if "output_bytes" in row}
     try:
-        return ticks_for([*plain, *(size / speed for size in sizes for speed in speeds)])
+        moved = [size / speed for size in sizes for speed in speeds]
+        return ticks_for([*plain, *moved, *(factor / ticks for factor in factors)])
     except InputError:
         return ticks * max(1, 10**6 // ticks)
 
