@@ -8,7 +8,6 @@ programs read those lines (the variable COLUMNS gives a width all the same).
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from shutil import get_terminal_size
 
 Row = Mapping[str, str]
 
@@ -18,6 +17,8 @@ _NUMBER = re.compile(r"[-−+]?(\d+\.?\d*|\d*\.\d+|\d{1,3}(,\d{3})+)(e[-+]?\d+)?
 
 def columns() -> int:
     """The width of the terminal; 0 where there is none."""
+    from shutil import get_terminal_size  # takes long to load, and JSON needs no width
+
     return get_terminal_size((0, 0)).columns
 
 
