@@ -1,8 +1,8 @@
 """Events of Chrome-style trace files (PyTorch's profiler and its kin), decoded block by block.
 
-A file is an object with a list under `traceEvents`, or the bare list; plain or gzip. Blocks of a
-few MB are cut at event boundaries, decoded into typed events, and handed on, so that a file larger
-than memory passes through.
+A file is an object with a list under `traceEvents`, or the bare list; plain or gzip. Blocks of
+half a MB are cut at event boundaries, decoded into typed events, and handed on, so that a file
+larger than memory passes through.
 """
 
 import gzip
@@ -19,11 +19,13 @@ import msgspec
 
 from unbubble.errors import InputError
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 19
 MAX_HEAD_BYTES = 64 << 20
 MAX_CLOSINGS = 200
 """How many `}]` of the last block are tried as the list's end; the others stand inside events."""
 _LIST = re.compile(rb'"traceEvents"\s*:\s*(\[|null)')
+_KEY_BYTES = 1 << 16
+"""The list's key and bracket, blanks between them included, are not longer."""
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _CLOSING = re.compile(rb"\}\s*\]")
 _EMPTY = re.compile(rb"\s*\]")
@@ -130,10 +132,12 @@ class EventFile:
             return b"", start[1:]
         if start[:1] != b"{":
             raise InputError(f"{self.path}: not a JSON trace; the file begins with {start[:20]!r}")
-        while (found := _LIST.search(start)) is None:
+        begin = 0
+        while (found := _LIST.search(start, begin)) is None:
             more = file.read(BLOCK_BYTES) if len(start) < MAX_HEAD_BYTES else b""
             if not more:
                 raise InputError(f"{self.path}: no list of traceEvents; {_keys(start)}")
+            begin = max(len(start) - _KEY_BYTES, 0)
             start += more
         if found[1] == b"null":
             raise InputError(f"{self.path}: traceEvents is null; the profiler recorded nothing")
@@ -187,7 +191,7 @@ def holds_events(path: str | Path) -> bool:
     try:
         with open_plain(path) as file:
             while len(start) < MAX_HEAD_BYTES and (more := file.read(BLOCK_BYTES)):
-                begin = max(len(start) - BLOCK_BYTES // 2, 0)
+                begin = max(len(start) - _KEY_BYTES, 0)
                 start += more
                 if _LIST.search(start, begin):
                     return True
