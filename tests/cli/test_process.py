@@ -58,6 +58,17 @@ def test_a_terminal_without_the_signs_shows_what_it_can():
     assert b"idle / total work = (p?1)/m = 3/8" in done.stdout
 
 
+def test_nobody_needs_to_listen(tmp_path):
+    """With standard output closed Python has none, and flushing it was an internal error."""
+    plan = tmp_path / "plan.json"
+    line = [*COMMAND, "partition", "--layers", "8", "-p", "2", "-m", "4", "-o", str(plan)]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *line], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(plan.read_text())
+
+
 def test_a_file_may_be_the_pipe_that_reads_us():
     """The link /dev/stdout was followed to the name pipe:[…], which is none."""
     done = call("schedule", "export", "1f1b", "-p", "2", "-m", "1", "-o", "/dev/stdout")

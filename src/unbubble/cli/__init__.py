@@ -76,6 +76,9 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
+    # closed by whoever started us, as in `>&-`: the work is done all the same, nobody is told
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # a terminal that has no minus sign or × shows ? there
         if isinstance(stream, TextIOWrapper):
