@@ -14,7 +14,6 @@ where floor.c is, by default ../shared/floor/floor.c beside the repository.
 
 import argparse
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data import absent, place
+from peak import peak_mb
 
 from unbubble.costs import Costs
 from unbubble.families import generate
@@ -131,7 +131,7 @@ def curve() -> None:
 
 def one(p: int, m: int) -> None:
     """Schedule to Timeline and its first figures, for one size."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mb()
     order = one_f_one_b(p, m)
     costs = Costs.uniform(order.placement, forward=10, backward=20)
     start = time.perf_counter()
@@ -139,9 +139,9 @@ def one(p: int, m: int) -> None:
     assert timeline.makespan == (m + p - 1) * 30
     assert timeline.bubble_fraction > 0
     seconds = time.perf_counter() - start
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    size = peak_mb() - before
     print(f"       {p:5} {m:7} {len(order):12,} {seconds:9.3f} {seconds / len(order) * 1e9:11.1f} "
-          f"{size * 1024 / len(order):14.0f}")  # fmt: skip
+          f"{size * 2**20 / len(order):14.0f}")  # fmt: skip
 
 
 def one_f_one_b(p: int, m: int) -> Schedule:

@@ -46,12 +46,12 @@ CODE = {
 }
 RIVALS = ("HolisticTraceAnalysis", "TraceLens")
 MEASURE = """
-import resource, sys, time
+import sys, time
+from peak import peak_mb
 path = sys.argv[1]
 begin = time.process_time()
 {code}
-used = time.process_time() - begin
-print(used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(time.process_time() - begin, peak_mb())
 """
 
 
@@ -78,7 +78,7 @@ def tile(path: Path, events: int) -> float:
 def measured(python: str, code: str, path: Path) -> tuple[float, float] | None:
     """Processor seconds and peak MB of a process; None where the package is not installed."""
     command = [python, "-c", MEASURE.format(code=code), str(path)]
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'benchmarks'}", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         return None

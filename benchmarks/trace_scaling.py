@@ -38,6 +38,7 @@ READ = """
 import json, resource, sys, time
 from contextlib import nullcontext
 from hashlib import sha256
+from peak import peak_mb
 
 def main(folder, how, jobs):
     from unbubble.trace import read
@@ -47,7 +48,7 @@ def main(folder, how, jobs):
         answer = findings(read([folder], executor=pool))
         took = time.perf_counter() - begin
     own = resource.getrusage(resource.RUSAGE_SELF)
-    memory, used = own.ru_maxrss / 1024, own.ru_utime + own.ru_stime
+    memory, used = peak_mb(), own.ru_utime + own.ru_stime
     text = json.dumps(answer, sort_keys=True).encode()
     print(json.dumps([took, memory, used, sha256(text).hexdigest(), len(answer["ranks"])]))
 
@@ -120,7 +121,8 @@ def write(folder: Path, ranks: int, kernels: int, rank: int) -> None:
 
 
 def started(*command: str) -> "subprocess.Popen[str]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    places = f"{ROOT / 'src'}:{ROOT / 'benchmarks'}"
+    environment = {**os.environ, "PYTHONPATH": places}
     return subprocess.Popen(
         [sys.executable, *command], env=environment, stdout=subprocess.PIPE, text=True
     )
