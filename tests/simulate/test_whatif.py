@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from tests.strategies_costs import cases, orders
 
-from unbubble.costs import Costs
+from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.simulate import simulate
@@ -52,8 +52,23 @@ def test_twice_the_microbatches_halve_the_bubble():
 def test_balanced_stages_keep_the_work():
     order = generate("1f1b", 3, 8)
     costs = Costs.uniform(order.placement, forward=[1, 2, 5], backward=[3, 3, 4])
-    timeline = simulate(order, equal := balanced(costs))
+    timeline = simulate(order, equal := balanced(costs, order.placement))
     assert {Fraction(work, equal.ticks_per_unit) for work in timeline.work} == {Fraction(8 * 18, 3)}
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-v", "dualpipe"])
+def test_ranks_of_equal_speed_share_what_the_slow_one_did(name):
+    """A slow rank's extra time was gone with its speed, so that "all stages equal" promised more
+    than balancing can give."""
+    order = generate(name, 2, 4)
+    uneven = Costs.uniform(order.placement, forward=[8, 16], backward_input=8, backward_weight=16)
+    slow = {0: Fraction(3, 2), 1: Fraction(1, 4)}
+    costs = replace(uneven, speed=slow, tail=Tail(optimizer=8))
+    step, equal = simulate(order, costs), balanced(costs, order.placement)
+    work = simulate(order, equal).work
+    assert work[0] == work[1]
+    assert equal.in_unit(sum(work)) == step.in_unit(sum(step.work))
+    assert equal.in_unit(equal.tail.optimizer) == 7
 
 
 @given(cases(orders()))

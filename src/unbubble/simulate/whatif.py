@@ -7,11 +7,13 @@ simulate(schedule, faster(costs, 3, Fraction(1, 10))).makespan
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from operator import mul
 from typing import NamedTuple
 
 from unbubble.costs import TIMES, Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import Placement
 from unbubble.simulate.simulation import simulate
 
 
@@ -48,7 +50,7 @@ def what_ifs(
         ask(f"stage {stage} {float(by):.0%} faster", faster(costs, stage, by))
     ask("transfers free", free_transfers(costs))
     ask("no overhead", without_overhead(costs))
-    ask("all stages equal", balanced(costs))
+    ask("all stages equal", balanced(costs, schedule.placement))
     if regenerate is not None:
         twice = 2 * schedule.microbatches
         ask(f"{twice} microbatches", costs, regenerate(twice))
@@ -87,20 +89,24 @@ def without_recompute(costs: Costs) -> Costs:
     return replace(costs, stages=stages)
 
 
-def balanced(costs: Costs) -> Costs:
-    """The costs with every stage at the mean of all and ranks of equal speed; on finer ticks.
+def balanced(costs: Costs, placement: Placement) -> Costs:
+    """The costs with every stage at the mean of all, as long as they take on their ranks, and the
+    ranks of equal speed; on finer ticks.
 
     Where some stages lack a time that others have, it stays as it is.
     """
-    count = costs.num_stages
-    finer = finer_ticks(costs, count)
+    speeds = [costs.speed.get(rank, Fraction(1)) for rank in range(placement.ranks)]
+    factors = [speeds[rank] for rank in placement.rank_of]
+    finer = finer_ticks(costs, count := len(factors))
     means: dict[str, Duration] = {}
     for name in TIMES:
-        column = [getattr(row, name) for row in finer.stages]
+        column = [getattr(row, name) for row in finer.stages] * placement.copies
         if None not in column:
-            means[name] = Duration(*(sum(part) // count for part in zip(*column, strict=True)))
+            parts = zip(*column, strict=True)
+            means[name] = Duration(*(round(sum(map(mul, part, factors)) / count) for part in parts))
     stages = tuple(replace(row, **means) for row in finer.stages)  # type: ignore[arg-type]
-    return replace(finer, stages=stages, speed={})
+    optimizer = round(finer.tail.optimizer * sum(speeds) / placement.ranks)
+    return replace(finer, stages=stages, speed={}, tail=replace(finer.tail, optimizer=optimizer))
 
 
 def finer_ticks(costs: Costs, factor: int) -> Costs:
