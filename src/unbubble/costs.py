@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
+from unbubble import quantity
 from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.schedule.placement import Placement
@@ -190,10 +191,10 @@ class Costs:
         backward_weight: "Times | None" = None,
         backward: "Times | None" = None,
         overlapped: "Times | None" = None,
-        p2p: int | Fraction = 0,
+        p2p: float | Fraction = 0,
         unit: str = "",
     ) -> "Costs":
-        """Costs from plain times of one microbatch.
+        """Costs from plain times of one microbatch; a float means its shortest text, 0.1 a tenth.
 
         A single number is the time of a whole rank and is divided evenly over its stages; a
         sequence of p numbers gives the ranks; one of `num_stages` numbers gives the stages.
@@ -210,7 +211,7 @@ class Costs:
             "backward": _per_stage(backward, placement, "backward"),
             "overlapped": _per_stage(overlapped, placement, "overlapped"),
         }
-        hop = Fraction(p2p)
+        hop = _time(p2p, "p2p")
         given = [t for column in columns.values() if column for t in column] + [hop]
         ticks = ticks_for(given)
         if max(given, default=0) * ticks >= MAX_TICKS:
@@ -239,7 +240,7 @@ class Costs:
         )
 
 
-Times = int | Fraction | Sequence[int | Fraction]
+Times = float | Fraction | Sequence[float | Fraction]
 """One time for a whole rank, or one for each rank, or one for each stage."""
 
 
@@ -253,15 +254,23 @@ def ticks_for(times: Sequence[Fraction]) -> int:
     return ticks
 
 
+def _time(value: float | Fraction, what: str) -> Fraction:
+    amount = quantity.number(value, what)
+    if amount < 0:
+        raise InputError(f"{what}: {value} is negative; a time is at least 0")
+    return amount
+
+
 def _per_stage(times: Times | None, placement: Placement, what: str) -> tuple[Fraction, ...] | None:
     if times is None:
         return None
     held = [len(placement.stages_of(r)) for r in range(placement.ranks)]
     stages, ranks = placement.num_stages, placement.ranks
     rank_of = placement.rank_of[:stages]
-    if isinstance(times, (int, Fraction)):
-        return tuple(Fraction(times) / (held[r] // placement.copies or 1) for r in rank_of)
-    values = [Fraction(t) for t in times]
+    if isinstance(times, (int, float, str, Fraction)):
+        one = _time(times, what)
+        return tuple(one / (held[r] // placement.copies or 1) for r in rank_of)
+    values = [_time(t, what) for t in times]
     if len(values) == stages:
         return tuple(values)
     if len(values) == ranks:
