@@ -354,3 +354,19 @@ def test_exposed_communication_is_part_of_the_imbalance(unbubble, tmp_path):
 
 def test_compare_takes_no_v_below_1(refused):
     assert "-v (virtual stages) is 0; it is at least 1" in refused("compare -p 4 -m 8 -v 0")
+
+
+def test_a_step_ends_with_its_tail(unbubble, tmp_path):
+    """Only --json said how long a step with its tail is, and of two equal steps the one that holds
+    more was the fastest."""
+    costs = tmp_path / "costs.json"
+    costs.write_text(
+        '{"stages": [{"forward": 1, "backward": 2}, {"forward": 1, "backward": 2}], '
+        '"tail": {"reduce": 1, "optimizer": 1.5}}'
+    )
+    sizes = f"-p 2 -m 4 --costs {costs}"
+    assert "step            17.5" in unbubble(f"simulate --schedule 1f1b {sizes}").out
+    out = unbubble(f"compare --schedules gpipe,1f1b {sizes}").out
+    assert [line.split()[3] for line in out.splitlines()[:3]] == ["step", "17.5", "17.5"]
+    assert "fastest: 1f1b" in out
+    assert "step" not in unbubble("compare --schedules gpipe,1f1b -p 2 -m 4").out

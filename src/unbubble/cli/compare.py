@@ -28,7 +28,8 @@ def command(
 ) -> None:
     """Simulate the same costs under many schedules.
 
-    -v goes to the schedules that take it. A schedule that the sizes or the costs do not allow is
+    The fastest is that of the shortest step, of several the one that holds the least. -v goes to
+    the schedules that take it. A schedule that the sizes or the costs do not allow is
     listed with the reason.
     """
     from unbubble.cli.figures import figures
@@ -55,17 +56,19 @@ def command(
     made = [row for row in rows if "refused" not in row]
     if not made:
         raise InputError("; ".join(row["refused"] for row in rows))
-    best = min(made, key=lambda row: row["makespan"])
+    best = min(made, key=lambda row: (row["step"], max(row["peak_activations"])))
     if as_json:
         print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
         return
     unit = best["unit"]
+    tail = any(row["step"] > row["makespan"] for row in made)
     print_table(
         [
             {
                 "schedule": row["schedule"],
                 "stages": str(row["num_stages"]),
                 f"makespan {unit}".rstrip(): number(row["makespan"]),
+                **({f"step {unit}".rstrip(): number(row["step"])} if tail else {}),
                 "bubble": percent(row["bubble_fraction"]),
                 f"span {unit}".rstrip(): number(row["span"]),
                 "by span": percent(row["bubble_fraction_span"]),

@@ -15,6 +15,8 @@ from unbubble.quantity import shown_size
 if TYPE_CHECKING:
     from unbubble.schedule import Schedule
 
+TAIL = "last sends, gradient reduction, clipping, optimizer"
+
 
 @click.command("simulate")
 @click.option("--schedule", metavar="NAME", help="A schedule by name; `unbubble schedule list`.")
@@ -127,6 +129,8 @@ def command(
         say(
             f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>8}  {meaning}"
         )
+    if answer["step"] > answer["makespan"]:
+        say(f"step      {number(answer['step']):>10} {unit:<2} to its very end: {TAIL}")
     say(
         f"overhead {percent(answer['bubble_overhead'])} of the work; utilization "
         f"{percent(answer['utilization'])}, to first order "
