@@ -1,5 +1,6 @@
 """The step of a pipeline that never flushes is that of its steady state."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbubble.costs import Costs
+from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.simulate import simulate
@@ -28,6 +29,20 @@ def test_pipedream_runs_at_the_pace_of_its_slowest_loop(stages, hop, m):
         for a, b in combinations_with_replacement(range(len(stages)), 2)
     )
     assert step_time(simulate(order, costs), costs) == m * slowest * costs.ticks_per_unit
+
+
+@pytest.mark.parametrize(
+    "more", [{"tail": Tail(optimizer=1)}, {"channel": "link"}, {"overlap": False}]
+)
+def test_few_microbatches_have_the_pace_of_many_whatever_the_costs_add(more):
+    """Sends or a tail made the order seem one's own: few microbatches were refused, and the pace of
+    8 was taken before there was one."""
+    paces = set()
+    for m in (4, 8, 100):
+        order = generate("pipedream", 2, m)
+        costs = replace(Costs.uniform(order.placement, forward=1, backward=1, p2p=1), **more)
+        paces.add(step_time(simulate(order, costs), costs) / m)
+    assert len(paces) == 1
 
 
 def test_a_step_with_a_flush_is_the_whole_of_it():

@@ -13,6 +13,7 @@ from unbubble.errors import InputError
 from unbubble.families import families
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
+from unbubble.simulate.simulation import arranged
 
 
 def step_time(timeline: Timeline, costs: Costs) -> Fraction:
@@ -24,7 +25,7 @@ def step_time(timeline: Timeline, costs: Costs) -> Fraction:
     """
     if timeline.schedule.flush:
         return Fraction(timeline.length)
-    lasting = long_enough(timeline.schedule)
+    lasting = long_enough(timeline.schedule, costs)
     if lasting is not timeline.schedule:
         return timeline.schedule.microbatches * period(simulate(lasting, costs))
     return timeline.schedule.microbatches * period(timeline)
@@ -80,15 +81,16 @@ def middle(ranks: int, microbatches: int) -> tuple[int, int]:
     return first, last
 
 
-def long_enough(schedule: Schedule) -> Schedule:
+def long_enough(schedule: Schedule, costs: Costs | None = None) -> Schedule:
     """The schedule; without a flush more of the same order, where there is little of it and it is a
-    family's own."""
+    family's own, as it stands or as it is arranged for the costs."""
     enough = 9 * schedule.ranks + 30
     entry = families().get(schedule.name)
     if schedule.flush or entry is None or schedule.microbatches >= enough:
         return schedule
     try:
-        if entry.generate(schedule.ranks, schedule.microbatches) != schedule:
+        made = entry.generate(schedule.ranks, schedule.microbatches)
+        if schedule != made and (costs is None or schedule != arranged(made, costs)):
             return schedule
         return entry.generate(schedule.ranks, enough)
     except InputError:  # larger than schedules are made
