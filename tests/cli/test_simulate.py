@@ -370,3 +370,5 @@ def test_a_step_ends_with_its_tail(unbubble, tmp_path):
     assert [line.split()[3] for line in out.splitlines()[:3]] == ["step", "17.5", "17.5"]
     assert "fastest: 1f1b" in out
     assert "step" not in unbubble("compare --schedules gpipe,1f1b -p 2 -m 4").out
+    for command in ("simulate --schedule pipedream", "compare --schedules pipedream,1f1b"):
+        assert "without a flush weights are updated after" in unbubble(f"{command} {sizes}").out

@@ -61,10 +61,17 @@ def figures(timeline: Timeline, costs: Costs) -> dict[str, Any]:
 
 def _notes(timeline: Timeline, costs: Costs) -> list[str]:
     """What the costs leave open that this schedule is about."""
+    notes = []
     once = any(row.recompute.total and not row.recompute_weight.total for row in costs.stages)
-    if not (once and timeline.schedule.splits_backward):
-        return []
-    return [
-        "recompute is counted once, in I; where the runtime runs the forward again for W, as "
-        "PyTorch does, backward_weight must hold that, or recompute_weight say it"
-    ]
+    if once and timeline.schedule.splits_backward:
+        notes.append(
+            "recompute is counted once, in I; where the runtime runs the forward again for W, as "
+            "PyTorch does, backward_weight must hold that, or recompute_weight say it"
+        )
+    tail = costs.tail
+    if (tail.reduce or tail.clip or tail.optimizer) and not timeline.schedule.flush:
+        notes.append(
+            "the tail of the costs ends a step with a flush and is in no step here; without a "
+            "flush weights are updated after every backward, whose time must hold that"
+        )
+    return notes
