@@ -5,7 +5,6 @@ wait, each for its other end; the n-th send from one rank to another meets the n
 communication libraries have it. In a compute-only schedule an action waits for its input.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -48,19 +47,21 @@ def _group_ends(row: list[Post], batched: bool) -> list[int]:
     return ends
 
 
-def _sides(rows: list[list[Post]]) -> tuple[list[list[tuple[int, int]]], int]:
-    """Every post as the side of a channel that it is on, and the how-manieth of that side it
-    is; a channel is a pair of ranks in one direction, its sides are 2k (send) and 2k + 1."""
+def _sides(rows: list[list[Post]]) -> tuple[list[list[int]], int]:
+    """Every post as the side of a channel that it is on, and how many sides there are; a channel
+    is a pair of ranks in one direction, its sides are 2k (send) and 2k + 1."""
     channels: dict[tuple[int, int], int] = {}
-    posted: Counter[int] = Counter()
     sides = []
     for rank, row in enumerate(rows):
+        known: dict[tuple[int, bool], int] = {}
         own = []
-        for _, code, message, peer in row:
-            pair = (peer, rank) if code == message else (rank, peer)
-            side = 2 * channels.setdefault(pair, len(channels)) + (code == message)
-            posted[side] += 1
-            own.append((side, posted[side]))
+        for post in row:
+            end = post.peer, post.code == post.message
+            side = known.get(end)
+            if side is None:
+                pair = (post.peer, rank) if end[1] else (rank, post.peer)
+                side = known[end] = 2 * channels.setdefault(pair, len(channels)) + end[1]
+            own.append(side)
         sides.append(own)
     return sides, 2 * len(channels)
 
@@ -70,35 +71,31 @@ def _blocked_posts(rows: list[list[Post]], send: str) -> Iterator[Blocked]:
     sides, count = _sides(rows)
     group_ends = [_group_ends(row, send == "batched") for row in rows]
     buffered = send == "buffered"
-    posted = [0] * count
+    posted, met = [0] * count, [0] * count
     waits_for_side = [-1] * count
-    at = [0] * len(rows)
-    stuck = [0] * len(rows)
+    at, posted_until = [0] * len(rows), [0] * len(rows)
     work = list(range(len(rows)))
     while work:
         rank = work.pop()
-        own, ends, i = sides[rank], group_ends[rank], at[rank]
+        own, i, until = sides[rank], at[rank], posted_until[rank]
         while i < len(own):
-            group = own[i : ends[i]]
-            for side, number in group:
-                if posted[side] < number:
-                    posted[side] = number
+            if i == until:
+                until = group_ends[rank][i]
+                for side in own[i:until]:
+                    posted[side] += 1
                     if waits_for_side[side] >= 0:
                         work.append(waits_for_side[side])
                         waits_for_side[side] = -1
-            for j, (side, number) in enumerate(group, i):
-                if posted[side ^ 1] < number and not (buffered and side & 1 == 0):
-                    waits_for_side[side ^ 1] = rank
-                    stuck[rank] = j
-                    break
-            else:
-                i = ends[i]
-                continue
-            break
-        at[rank] = i
+            side = own[i]
+            if posted[side ^ 1] <= met[side] and not (buffered and side & 1 == 0):
+                waits_for_side[side ^ 1] = rank
+                break
+            met[side] += 1
+            i += 1
+        at[rank], posted_until[rank] = i, until
     for rank, row in enumerate(rows):
         if at[rank] < len(row):
-            post = row[stuck[rank]]
+            post = row[at[rank]]
             receive = unpack(post.message)
             other = receive if post.is_send else send_of(receive)
             yield Blocked(rank, post.position, str(unpack(post.code)), str(other))
