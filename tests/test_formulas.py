@@ -52,7 +52,7 @@ def simulated(name, p, m, v=None, *, times=None):
 )  # fmt: skip
 def test_microbatches_for_a_target(p, target, m):
     beta = Fraction(int(target[:-1]), 100)
-    assert microbatches_for(beta, p) == m
+    assert microbatches_for(beta, p) == microbatches_for(float(beta), p) == m
     assert bubble_fraction(p, m) <= beta < bubble_fraction(p, m - 1)
 
 

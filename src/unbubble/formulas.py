@@ -16,6 +16,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from unbubble.errors import InputError
+from unbubble.quantity import number
 
 GPIPE = "GPipe, arXiv 1811.06965"
 MEGATRON = "Megatron-LM, arXiv 2104.04473"
@@ -38,11 +39,12 @@ def bubble_overhead(ranks: int, microbatches: int, virtual: int = 1) -> Fraction
 
 
 def microbatches_for(
-    target: Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
+    target: float | Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
 ) -> int:
     """The fewest microbatches whose bubble fraction is at most `target`.
 
-    ⌈(p−1)(1−β)/(βv)⌉ in exact arithmetic (floats give 13 for p=4 and 20 %, where 12 is right).
+    ⌈(p−1)(1−β)/(βv)⌉ in exact arithmetic (floats give 13 for p=4 and 20 %, where 12 is right; one
+    that is given means its shortest text).
     `idle` is the bubble in microbatches of work, that is bubble time / (F + B): (p−1)/v unless it
     is given.
     """
@@ -50,7 +52,7 @@ def microbatches_for(
 
 
 def most_microbatches(
-    fraction: Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
+    fraction: float | Fraction, ranks: int, virtual: int = 1, idle: Fraction | None = None
 ) -> int:
     """The most microbatches whose bubble fraction is still at least `fraction`; 0 if none has that.
 
@@ -61,9 +63,10 @@ def most_microbatches(
 
 
 def _microbatches_at(
-    fraction: Fraction, ranks: int, virtual: int, idle: Fraction | None
+    fraction: float | Fraction, ranks: int, virtual: int, idle: Fraction | None
 ) -> Fraction:
     _counts(ranks=ranks, virtual_stages=virtual)
+    fraction = number(fraction, "a bubble fraction")
     if not 0 < fraction < 1:
         raise InputError(
             f"a bubble fraction of {float(fraction):g} cannot be met with a flush; it is above 0 "
