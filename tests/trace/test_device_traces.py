@@ -292,3 +292,18 @@ def test_an_order_that_cannot_have_run_has_no_classes(tmp_path):
     (pipeline,) = read([tmp_path]).pipelines
     assert pipeline.timeline is None
     assert "no pipeline can have run so" in pipeline.unknown[-1]
+
+
+def test_a_step_lasts_until_the_device_is_done_with_it(tmp_path):
+    """The host launches all of a step at once and long before: of 400 µs of work the 4 µs were
+    told in which it did, as 100 % compute."""
+    writer = Writer(0, 1)
+    for step in range(2):
+        begin, at = writer.clock, step * 500 * US
+        writer.launch("gemm", at + 50 * US, at + 250 * US, 7)
+        writer.launch("gemm", at + 300 * US, at + 500 * US, 7)
+        writer.event("user_annotation", f"ProfilerStep#{step}", begin, writer.clock, MAIN)
+    writer.write(tmp_path)
+    for step, (compute, idle) in enumerate([(400, 100), (400, 100)]):
+        busy = read([tmp_path], step=step).pipelines[0].observed[0].busy
+        assert (busy.compute, busy.communication, busy.idle) == (compute * US, 0, idle * US)

@@ -96,12 +96,13 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     unknown += doubts
     actions = _split_backwards(actions, ranges)
     base = trace.base_ns
+    begin, finish = trace.span(window)
     return Observed(
         rank=rank,
         source=trace.source,
         step=window.number,
-        begin=window.begin + base,
-        finish=window.end + base,
+        begin=begin + base,
+        finish=finish + base,
         busy=trace.busy(window),
         host=trace.host,
         actions=tuple(_moved(seen, base) for seen in actions),

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeVar
 
 from unbubble.action import TRANSFER
@@ -287,10 +287,27 @@ class RankTrace:
         starts, ends = self.flows
         return sorted((end, starts[key]) for key, end in ends.items() if key in starts)
 
+    def span(self, window: Window) -> Interval:
+        """A step's time: on a device from where it was done with the step before, as the host may
+        launch a step long before the device comes to it, to the end of what the step launched."""
+        before = bisect_left(self._launched, window.begin)
+        last = bisect_left(self._launched, window.end)
+        low, high = window.begin, window.end
+        if before:
+            low = max(low, self._done[before - 1])
+        if last:
+            high = max(high, self._done[last - 1])
+        return low, high
+
+    @cached_property
+    def _done(self) -> list[int]:
+        """When the device was done with each kernel, by launch, and all before it."""
+        return list(accumulate((kernel.end for kernel in self.kernels), max))
+
     def busy(self, window: Window) -> Busy:
         """Work, communication that it does not hide, and neither, of a step: on the device, or of
         the operations on any thread where there is none."""
-        low, high = window.begin, window.end
+        low, high = self.span(window)
         work, talk = (clip(merged, low, high) for merged in self._at_work)
         working, talking = length(work), outside(talk, work)
         return Busy(working, talking, high - low - working - talking)
