@@ -90,6 +90,12 @@ def test_times_on_a_slow_rank_are_exact_too():
     assert [step.in_unit(work) for work in step.work] == [6, 2]
 
 
+def test_a_speed_of_many_digits_leaves_room_to_add_up():
+    costs = parse_costs('{"speed": [1.0371234567], "stages": [{"forward": 5e6, "backward": 5e6}]}')
+    step = simulate(generate("1f1b", 1, 1000), costs)
+    assert step.in_unit(step.makespan) == 10371234567
+
+
 def test_edges_by_class_and_by_pair():
     rows = ",".join(['{"forward": 1, "backward": 1}'] * 4)
     costs = parse_costs(

@@ -20,6 +20,7 @@ Times in seconds become nanoseconds; times in a unit of the caller's own stay ex
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from math import lcm
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ from unbubble.files import write_text
 
 WHAT = "a costs file with rows under stages or layers"
 NANOSECONDS = 10**9
+ENOUGH = 10**6
+"""Ticks a unit of which one more or less does not matter."""
 PARTS = Duration._fields
 ROW_BYTES = ("held_until_input_bytes", "held_until_weight_bytes", "weight_bytes", "output_bytes")
 HOST_TIMES = ("send_host", "recv_host", "action_overhead")
@@ -174,15 +177,17 @@ def _exact_ticks(
 ) -> int:
     """Ticks that make the times exact, on slow ranks and of transfers too where they can be."""
     ticks = ticks_for(plain)
-    factors = _speed(keys["speed"]).values() if "speed" in keys else ()
     edges = _edge_tables(keys["edges"]) if "edges" in keys else {}
     speeds = [_bandwidth(edge["bandwidth"], "") for edge in edges.values() if "bandwidth" in edge]
     sizes = {row["output_bytes"].size() for row in rows if "output_bytes" in row}
     try:
-        moved = [size / speed for size in sizes for speed in speeds]
-        return ticks_for([*plain, *moved, *(factor / ticks for factor in factors)])
+        ticks = ticks_for([*plain, *(size / speed for size in sizes for speed in speeds)])
     except InputError:
-        return ticks * max(1, 10**6 // ticks)
+        return ticks * max(1, ENOUGH // ticks)
+    factors = _speed(keys["speed"]).values() if "speed" in keys else ()
+    exact = ticks * lcm(*(factor.denominator for factor in factors))
+    # a factor of many digits must leave room for the times to add up
+    return exact if exact <= max(ticks, ENOUGH) else ticks * max(1, ENOUGH // ticks)
 
 
 def _times(
