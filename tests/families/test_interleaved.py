@@ -128,9 +128,10 @@ def test_the_bubble_of_any_legal_group(p, v, m, F, B, data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 20), TIME, TIME, TIME)
-def test_interleaved_zero_bubble(p, v, m, F, I, W):
-    assume(m >= p and m % (m // p) == 0 and min(F, I) >= W)
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 15), TIME, TIME, TIME)
+def test_interleaved_zero_bubble(p, v, more, F, I, W):
+    W, m = min(F, I, W), p + more
+    assume(m % (m // p) == 0)
     schedule = generate("interleaved-zb", p, m, v)
     expected = Fraction((p - 1) * (F + I - W), v)
     assert idle(schedule, forward=F, backward_input=I, backward_weight=W) == expected
