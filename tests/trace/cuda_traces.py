@@ -9,7 +9,7 @@ is a SendRecv too. Backwards are launched by autograd's thread, within operation
 import json
 from itertools import pairwise
 
-from unbubble.action import Kind, receive_of
+from unbubble.action import Action, Kind, receive_of
 from unbubble.simulate import Timeline
 
 BASE_NS = 1_700_000_000_000_000_000
@@ -121,4 +121,67 @@ def write_cuda(
         finish = max(e["ts"] * 1000 + e["dur"] * 1000 for e in writer.events)
         writer.event("user_annotation", f"ProfilerStep#{step}", begin, max(finish, writer.clock), 1)
         writer.write(folder, indent)
+    return folder
+
+
+class Unnamed(Writer):
+    """A rank of PyTorch's own 1F1B, which names nothing: operations, autograd's links, posts."""
+
+    links = 0
+
+    def computed(self, name, start, end, forward=None):
+        """An operation that launches a kernel; of a backward with that of its forward."""
+        self.thread = MAIN if forward is None else AUTOGRAD
+        begin = self.clock
+        self.clock += 200
+        self.launch(name, start, end, 7)
+        numbers = FORWARD if forward is None else BACKWARD
+        what = "aten::linear" if forward is None else ENGINE
+        self.event("cpu_op", what, begin, self.clock, self.thread, **numbers)
+        if forward is not None:
+            self.links += 1
+            row = {"cat": "fwdbwd", "name": "fwdbwd", "id": self.links, "pid": 1}
+            for phase, thread, at in (("s", MAIN, forward), ("f", AUTOGRAD, begin)):
+                self.events.append(row | {"ph": phase, "tid": thread, "ts": at / 1000})
+        self.thread = MAIN
+        self.clock += 100
+        return begin
+
+    def posted(self, direction, start, end):
+        begin = self.clock
+        self.launch(SEND, start, end, 20)
+        for cat, name in (
+            ("cpu_op", f"c10d::{direction}"),
+            ("user_annotation", f"nccl:{direction}"),
+        ):
+            self.event(cat, name, begin, self.clock, MAIN)
+        self.clock += 200
+
+
+def write_unnamed(folder, timeline: Timeline):
+    """A file a rank of a 1F1B step, as `Unnamed` has it."""
+    ends = {e.action: e.end for r in range(timeline.ranks) for e in timeline.events(r)}
+    for rank in range(timeline.ranks):
+        writer, forwards = Unnamed(rank, timeline.ranks), {}
+        moved = {t.action: t for t in timeline.transfers}
+
+        def post(direction, kind, stage, microbatch, moved=moved, writer=writer):
+            transfer = moved.get(Action(kind, stage, microbatch))
+            if transfer:
+                early = 0 if direction == "send" else 3_000
+                writer.posted(direction, max(transfer.start - early, 0), transfer.end)
+
+        for event in timeline.events(rank):
+            kind, stage, number = event.action[:3]
+            if kind is Kind.F:
+                post("recv", Kind.SEND_F, stage - 1, number)
+                forwards[number] = writer.computed("gemm", event.start, event.end)
+                post("send", Kind.SEND_F, stage, number)
+            else:
+                post("recv", Kind.SEND_B, stage + 1, number)
+                writer.computed("gemm", event.start, event.end, forwards[number])
+                post("send", Kind.SEND_B, stage, number)
+        end = max(ends.values())
+        writer.range("Optimizer.step#Adam.step", [("adam", end, end + 50_000, 7, {})])
+        writer.write(folder, host_name="box")
     return folder

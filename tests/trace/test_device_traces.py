@@ -11,8 +11,10 @@ from tests.trace.cuda_traces import (
     MAIN,
     REDUCE,
     SEND,
+    Unnamed,
     Writer,
     write_cuda,
+    write_unnamed,
 )
 
 from unbubble.action import Kind
@@ -24,7 +26,7 @@ from unbubble.simulate import simulate
 from unbubble.trace import read
 from unbubble.trace.costs import observed_costs
 
-US = 1_000
+US, MS = 1_000, 1_000_000
 
 
 def costs(stages, edge=0, slow=None):
@@ -307,3 +309,37 @@ def test_a_step_lasts_until_the_device_is_done_with_it(tmp_path):
     for step, (compute, idle) in enumerate([(400, 100), (400, 100)]):
         busy = read([tmp_path], step=step).pipelines[0].observed[0].busy
         assert (busy.compute, busy.communication, busy.idle) == (compute * US, 0, idle * US)
+
+
+def test_actions_that_nothing_names_are_recovered_on_a_device(tmp_path, simulated):
+    """PyTorch's 1F1B: autograd's own thread runs backwards, and only the main one was read."""
+    timeline = simulated(slow=1)
+    (pipeline,) = read([write_unnamed(tmp_path, timeline)]).pipelines
+    assert pipeline.unknown == ()
+    assert "actions, from autograd's links" in pipeline.recovered[0]
+    for rank in range(timeline.ranks):
+        found = [(e.action, e.start, e.end) for e in pipeline.timeline.events(rank)]
+        assert found[:-1] == [(e.action, e.start, e.end) for e in timeline.events(rank)]
+    wanted = attribute(timeline)
+    for row, right in zip(attribute(pipeline.timeline).ranks, wanted.ranks, strict=True):
+        assert row.compute - row.optimizer == right.compute
+        assert (row.communication, row.overhead) == (right.communication, 0)
+
+
+def test_a_ring_of_sends_is_no_pipeline(tmp_path):
+    """Context parallelism passes keys on between two parts of a layer, on all ranks at once: runs
+    of operations pair up like microbatches, and two stages were made of two such ranks."""
+    for rank in range(2):
+        writer, at, forwards = Unnamed(rank, 2), 0, []
+        for part in range(4):
+            time = (20 if part > 1 else 10) * MS
+            forward = forwards[3 - part] if part > 1 else None
+            forwards.append(writer.computed("attention", at, at + time, forward))
+            at += time + MS
+            if part in (0, 2):
+                writer.posted("send", at - MS, at)
+                writer.posted("recv", at - MS, at)
+        writer.write(tmp_path, host_name="box")
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.timeline is None
+    assert "did not wait" in pipeline.unknown[-1]

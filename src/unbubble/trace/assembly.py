@@ -19,10 +19,11 @@ from unbubble.simulate import Timeline
 from unbubble.simulate.program import Deadlock, Program
 from unbubble.simulate.replay import timeless
 from unbubble.trace.clocks import Before, Clocks, align
-from unbubble.trace.doubts import doubts
+from unbubble.trace.doubts import NOTICEABLE, doubts
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
+from unbubble.trace.recover import BY_LINKS
 from unbubble.trace.timeline import by_code, timeline_of
 
 FROM_RANKS = "stages, from the order of the ranks"
@@ -102,7 +103,15 @@ def assemble(
         )
         told_all = all(one.recompute_told for one in observed)
         timeline = timeline_of(schedule, whole, found, clocks, recompute_told=told_all)
-        unknown += doubts(timeline, observed, found, clocks)
+        odd = list(doubts(timeline, observed, found, clocks))
+        early = any(text.startswith("order:") for text in odd)
+        early |= clocks.contradiction * NOTICEABLE > timeline.length
+        if BY_LINKS in recovered and early:
+            raise Missing(
+                "no range names the actions, and ranks did not wait for what they would need of "
+                "each other; are these sends and receives no pipeline's?"
+            )
+        unknown += odd
         if not found and len(rows) > 1 and not silent:
             unknown.append("transfers: no send could be paired with its receive")
     except (Missing, InputError) as reason:

@@ -55,6 +55,8 @@ class HostStep:
         marks = starting_in(trace.marks, window)
         named = [((m.start, m.end), found) for m in marks if (found := trace.named.get(m))]
         ops = starting_in(trace.ops.get(thread, []), window)
+        if trace.launched and not named:
+            ops = starting_in(trace.turns, window)
         return cls(
             window=window,
             named=named,

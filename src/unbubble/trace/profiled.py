@@ -8,10 +8,10 @@ from unbubble.trace.device import DeviceStep
 from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval, length, union
 from unbubble.trace.losses import behind_forwards
-from unbubble.trace.names import Named
+from unbubble.trace.names import Named, is_optimizer
 from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
-from unbubble.trace.recover import recover, within
+from unbubble.trace.recover import BY_LINKS, recover, within
 from unbubble.trace.repeats import any_within, covers
 
 HOLLOW = 0.02
@@ -33,8 +33,8 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     if not ranges:
         ranges, reason = recover(trace, on_host)
         if ranges:
-            recovered.append("actions, from autograd's links of forward and backward operations")
-            if window.number is None and len(trace.windows) == 1:
+            recovered.append(BY_LINKS)
+            if window.number is None and not any(is_optimizer(m.name) for m in trace.marks):
                 unknown.append(UNDIVIDED)
         else:
             unknown.append(f"actions: {reason}")

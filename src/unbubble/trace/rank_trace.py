@@ -253,6 +253,14 @@ class RankTrace:
         return {thread: [op.start for op in ops if op.backward] for thread, ops in self.ops.items()}
 
     @cached_property
+    def turns(self) -> list[Op]:
+        """The operations of the main thread and of autograd's own ones, which work while it waits
+        for them, by start."""
+        rows = [ops for thread, ops in self.ops.items()
+                if thread == self.main_thread or self._engine[thread]]  # fmt: skip
+        return sorted(chain.from_iterable(rows), key=_start)
+
+    @cached_property
     def engine(self) -> list[int]:
         """The same for all threads, ascending."""
         return sorted(chain.from_iterable(self._engine.values()))

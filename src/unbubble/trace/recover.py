@@ -19,6 +19,7 @@ from unbubble.trace.rank_trace import RankTrace
 T = TypeVar("T", int, tuple[int, int])
 Run = tuple[Kind, int, int]
 _STOP = Kind.RESHARD
+BY_LINKS = "actions, from autograd's links of forward and backward operations"
 
 
 def recover(trace: RankTrace, step: HostStep) -> tuple[list[tuple[Interval, Named]], str]:
@@ -27,7 +28,7 @@ def recover(trace: RankTrace, step: HostStep) -> tuple[list[tuple[Interval, Name
     linked = within(trace.linked, window.begin, window.end)
     if not linked:
         return [], "no range names an action and autograd's links of forward and backward are off"
-    if not step.transfers:
+    if not step.transfers and all(op.transfer not in ("send", "recv") for op in step.ops):
         return [], "no range names an action and nothing is sent or received between ranks"
     runs = _runs(step, linked)
     forwards = [run for run in runs if run[0] is Kind.F]
@@ -49,7 +50,7 @@ def recover(trace: RankTrace, step: HostStep) -> tuple[list[tuple[Interval, Name
 
 
 def _runs(step: HostStep, linked: Sequence[int]) -> list[Run]:
-    """Forward and backward runs by time: kind, first start, last operation's start plus one."""
+    """Forward and backward runs by time: kind, first start, last operation's end."""
     ends = sorted(m.end for m in step.transfers)
     idle = [(m.start, m.end) for m in step.others if m.name.startswith("Optimizer.")]
     runs: list[Run] = []
@@ -70,10 +71,10 @@ def _runs(step: HostStep, linked: Sequence[int]) -> list[Run]:
             continue
         last = runs[-1][0] if runs else _STOP
         if last is kind:
-            runs[-1] = (kind, runs[-1][1], op.start + 1)
+            runs[-1] = (kind, runs[-1][1], max(op.start + 1, op.end))
         else:  # what stands before belongs to it, but a forward leaves alone what ends a backward
             leads = unlinked >= 0 and (kind is Kind.B or (bool(runs) and last is _STOP))
-            runs.append((kind, unlinked if leads else op.start, op.start + 1))
+            runs.append((kind, unlinked if leads else op.start, max(op.start + 1, op.end)))
         unlinked = -1
     return [run for run in runs if run[0] is not _STOP]
 
