@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 from unbubble.attribution import Attribution, RankClasses, attribute
@@ -44,9 +44,9 @@ class Outcome:
 
     @property
     def typical(self) -> Timeline:
-        return min(
-            self.measured.steps, key=lambda step: abs(step.in_unit(step.makespan) - self.step_s)
-        )
+        """Of two in the middle the shorter, the one that `unbubble trace` shows."""
+        lengths = [step.makespan for step in self.measured.steps]
+        return self.measured.steps[lengths.index(median_low(lengths))]
 
     @cached_property
     def attribution(self) -> Attribution:

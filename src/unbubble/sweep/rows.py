@@ -24,7 +24,7 @@ Simulated = Callable[[Schedule, Costs], Timeline]
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """Steps taken for real: the median time, the step nearest to it, and by how much the odd and
+    """Steps taken for real: the median time, the typical step, and by how much the odd and
     the even ones differ."""
 
     step_s: float
