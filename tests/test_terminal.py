@@ -81,6 +81,14 @@ def test_what_is_left_goes_on_with_the_first_column_again():
     )
 
 
+def test_what_goes_on_below_is_told_apart_by_its_counts():
+    """Below a sweep's table of 50 columns nine gains went on behind nine times v = 1."""
+    rows = [{"v": "1", "m": m, "step": "2.5", "gain": "× 1.3"} for m in ("2", "4")]
+    assert drawn(rows, 15) == (
+        "V  M  STEP\n1  2   2.5\n1  4   2.5\n\nV  M  GAIN\n1  2  × 1.3\n1  4  × 1.3"
+    )
+
+
 @pytest.mark.parametrize(
     "cell", ["1", "-2.50", "+1.5%", "3.00 %", "1,024", "0.25 ±0.1", "-", "1e-05"]
 )

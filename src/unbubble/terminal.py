@@ -2,8 +2,9 @@
 
 Sentences are wrapped between words and after commas. A table that is too wide has its last column
 of words wrapped; else what stands in its first column goes over the rows as a line of its own; else
-it goes on below with the first column again. Where output goes to no terminal nothing is wrapped:
-programs read those lines (the variable COLUMNS gives a width all the same).
+it goes on below with the first columns again, as many as tell the rows apart. Where output goes to
+no terminal nothing is wrapped: programs read those lines (the variable COLUMNS gives a width all
+the same).
 """
 
 import re
@@ -89,10 +90,12 @@ def _narrow(
     rest = {key: shown[key] for key in others}
     if others and not _numbers(shown[name]) and _breadth(rest) + 2 <= width:
         return _names_over(shown[name], rest, head)
+    again = _telling(shown)
+    others = list(shown)[len(again) :]
     lines: list[str] = []
     while others:
         count = 1
-        part = {key: shown[key] for key in (name, *others[:count])}
+        part = {key: shown[key] for key in (*again, *others[:count])}
         while (
             count < len(others) and _breadth(part | {others[count]: shown[others[count]]}) <= width
         ):
@@ -101,6 +104,18 @@ def _narrow(
         lines += [*([""] if lines else []), *_lines(part, head)]
         others = others[count:]
     return lines
+
+
+def _telling(shown: Mapping[str, Sequence[str]]) -> list[str]:
+    """The first column, and those of counts behind it until no two rows are alike: v, m."""
+    (name, cells), *rest = shown.items()
+    names, rows = [name], list(cells)
+    for key, counts in rest[:-1]:
+        if len(set(rows)) == len(rows) or not all(cell.isdecimal() for cell in counts[1:]):
+            break
+        names.append(key)
+        rows = [f"{row} {cell}" for row, cell in zip(rows, counts, strict=True)]
+    return names
 
 
 def _last_filled(
