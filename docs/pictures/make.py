@@ -12,19 +12,15 @@ from unbubble.report.svg import svg
 from unbubble.simulate import Timeline, simulate
 
 
-def timeline(name: str, ranks: int, microbatches: int, virtual: int | None = None) -> Timeline:
+def timeline(name: str, ranks: int, microbatches: int) -> Timeline:
     """One step in which F, I and W take a unit each on every rank, and transfers nothing."""
-    schedule = generate(name, ranks, microbatches, virtual)
+    schedule = generate(name, ranks, microbatches)
     return simulate(schedule, Costs.uniform(schedule.placement))
 
 
 def pictures() -> dict[str, str]:
     """Every picture by its file name."""
-    return {
-        "1f1b-and-zb-v.svg": svg(timeline("1f1b", 4, 8), timeline("zb-v", 4, 8)),
-        "interleaved-1f1b.svg": svg(timeline("interleaved-1f1b", 4, 8, 2)),
-        "dualpipe.svg": svg(timeline("dualpipe", 8, 20)),
-    }
+    return {"1f1b-and-zb-v.svg": svg(timeline("1f1b", 4, 8), timeline("zb-v", 4, 8))}
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ def _title(candidate: Candidate) -> str:
 
 
 def _split(candidate: Candidate) -> str:
-    return " ".join(map(str, candidate.layers_per_stage))
+    return ",".join(map(str, candidate.layers_per_stage))
 
 
 def _verdict(pair: dict[str, Candidate], outcomes: dict[str, Outcome]) -> list[str]:

@@ -80,6 +80,18 @@ def shown_size(size: float) -> str:
     return f"{size:.4g} TiB"
 
 
+def shown_time(seconds: float) -> str:
+    """A time of three digits with the unit that fits it.
+
+    >>> shown_time(0.0242)
+    '24.2 ms'
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return "0 s" if seconds == 0 else f"{seconds / 1e-9:.3g} ns"
+
+
 def rate(text: str, per_second_of: str, what: str = "rate") -> Fraction:
     """A rate above 0 in `per_second_of` (\"B\" or \"FLOP\") per second: 400GB/s, 990TFLOP/s."""
     amount = _scaled(str(text), f"{per_second_of}/s", what, f"400G{per_second_of}/s", bare=False)

@@ -37,8 +37,8 @@ def test_microbatches_for_a_target(unbubble, line, m, legal):
 
 def test_both_denominators_are_named(unbubble):
     out = unbubble("bubble -p 16 -m 8").out
-    assert "bubble fraction   65.22 %  idle / (ranks × makespan) = (p−1)/(m+p−1) = 15/23" in out
-    assert "bubble overhead  187.50 %  idle / total work = (p−1)/m = 15/8" in out
+    assert "bubble fraction    65.22%  idle / (ranks × makespan) = (p−1)/(m+p−1) = 15/23" in out
+    assert "bubble overhead   187.50%  idle / total work = (p−1)/m = 15/8" in out
 
 
 def test_a_schedules_bubble_time(unbubble):
@@ -128,7 +128,7 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
             "chimera would need m = 12 for 10%, and its closed",
         ),
         ("-p 4 --target 10% --schedule naive", "naive with p = 4, m = 27: naive means that the"),
-        ("-p 8 --speedup 67/55 --schedule zb-v", "with one microbatch no more than 0.00 % is"),
+        ("-p 8 --speedup 67/55 --schedule zb-v", "with one microbatch no more than 0.00% is"),
         ("-p 4 --global-batch 100 --dp 8", "the nearest that are: 96 or 104"),
         (
             "-p 4 --global-batch 3 --dp 8 --micro-batch 2",
@@ -136,7 +136,7 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
         ),
         ("-p 4 --global-batch 64 -m 8", "--global-batch 64 and -m 8 both say m; use one"),
         ("-p 4 -m 8 --dp 0", "--dp is 0; it is from 1"),
-        ("-p 8 --speedup 100", "99.00 % was idle, and with one microbatch no more than 87.50 %"),
+        ("-p 8 --speedup 100", "99.00% was idle, and with one microbatch no more than 87.50%"),
         ("-p 4 -m 8 --framework jax", "no rule is known for 'jax'"),
         ("-p 4 -m 8 -v 2 --schedule 1f1b", "1f1b has v (stages a rank) of 1, not 2"),
         ("-p 4 -m 8 --schedule naive", "the nearest m that work: 1"),

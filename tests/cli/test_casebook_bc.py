@@ -129,7 +129,7 @@ def test_how_much_was_idle_behind_a_measured_speedup(unbubble):
     answer = unbubble("bubble -p 8 --speedup 67/55 --json").json
     assert percent(answer["idle_at_least"]) == 17.9
     assert answer["microbatches_at_most"] == 32
-    assert "idle ≥ 17.91 %, so m ≤ 32" in unbubble("bubble -p 8 --speedup 67/55").out
+    assert "idle ≥ 17.91%, so m ≤ 32" in unbubble("bubble -p 8 --speedup 67/55").out
     # had it been ZB-H1, idle for 7 of 3m + 7
     line = "bubble -p 8 --speedup 67/55 --schedule zb-h1 --json"
     assert unbubble(line).json["microbatches_at_most"] == 10

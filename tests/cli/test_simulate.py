@@ -168,7 +168,7 @@ def test_a_plan_that_pytorch_cannot_run_is_simulated_as_it_stands(unbubble, tmp_
 
 def test_the_human_answer_is_short(unbubble):
     out = unbubble("simulate --schedule 1f1b -p 4 -m 8").out
-    assert "bubble  27.27 %" in out
+    assert "bubble  27.27%" in out
     assert len(out.splitlines()) == 10
 
 
@@ -316,7 +316,7 @@ def test_pipedreams_step_is_that_of_its_steady_state(unbubble):
     assert (row["step"], row["bubble_fraction"]) == (6, 0)
     assert simulated["critical_path_of"] == "fill, steady state and drain"
     out = unbubble("simulate --schedule pipedream -p 4 -m 8").out
-    assert "24    bubble   0.00 %  a step of the steady state; fill and drain, once, 9 more" in out
+    assert "24    bubble   0.00%  a step of the steady state; fill and drain, once, 9 more" in out
 
 
 def test_names_that_begin_with_a_digit_are_words(unbubble):

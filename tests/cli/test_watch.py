@@ -25,7 +25,7 @@ def test_a_line_a_step(unbubble, folder):
     result = unbubble("watch --once --price 36", folder)
     assert result.status == 0
     first, second = result.out.splitlines()
-    assert first.startswith("step 7  0.0001901 s  idle ")
+    assert first.startswith("step 7  190 µs  idle ")
     assert "slowest rank 5  idle cost 3." in second
 
 

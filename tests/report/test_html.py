@@ -18,7 +18,7 @@ from unbubble.errors import InputError
 from unbubble.report import write
 from unbubble.report.charts import CLASSES, curves
 from unbubble.report.html import html
-from unbubble.report.scale import Scale, shown
+from unbubble.report.scale import Scale, scale_for, shown
 from unbubble.report.viewer import CAUSE, LOWER, TRANSFER, UPPER, viewer_data
 from unbubble.runtime.gradients import Gradients
 from unbubble.simulate.memory import Curve
@@ -108,6 +108,19 @@ def test_figures_stand_with_their_definitions():
     for words in ("last end − first start over all ranks", "idle / (ranks × makespan)",
                   "1 − (work of the busiest rank) / span", "27.27%", "37.50%"):  # fmt: skip
         assert words in visible
+
+
+def test_only_a_step_with_a_tail_has_a_row_for_it():
+    """A run's optimizer is not in its step, and the row to its end was that of the makespan."""
+    assert "step with its tail" not in Page(html(gpipe(4, 8))).visible()
+    assert "step with its tail" in Page(html(with_tail())).visible()
+
+
+def test_parts_of_a_step_of_seconds_are_in_ms():
+    """Of 2.8 s saved 0.002343 s, 0.000156 s: in ms parts compare at a glance."""
+    step = replace(gpipe(4, 8), unit="s", ticks_per_unit=10)
+    assert scale_for(step, 3.3).text(step.makespan) == "3,300 ms"
+    assert scale_for(step, 33).text(step.makespan) == "3.3 s"
 
 
 def test_gradients_that_differ_or_are_nan_are_called_different():

@@ -72,7 +72,7 @@ def command(
                 "bubble": percent(row["bubble_fraction"]),
                 f"span {unit}".rstrip(): number(row["span"]),
                 "by span": percent(row["bubble_fraction_span"]),
-                "held at most": number(max(row["peak_activations"])),
+                "in flight": number(max(row["peak_activations"])),
                 **(
                     {"with weights": shown_size(max(row["peak_bytes"]))}
                     if row["peak_bytes"]

@@ -29,7 +29,7 @@ def print_json(answer: Mapping[str, Any]) -> None:
 
 
 def percent(fraction: Fraction) -> str:
-    return f"{float(fraction) * 100:.2f} %"
+    return f"{float(fraction) * 100:.2f}%"
 
 
 def number(value: Fraction | int) -> str:

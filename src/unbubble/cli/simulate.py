@@ -120,21 +120,24 @@ def command(
     )
     if stages.layers_per_stage:
         say(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")
-    meanings = {"makespan": "a step with a barrier", "span": "the longest rank"}
+    meanings = {
+        "makespan": "first start to last end, over all ranks",
+        "span": "the same of the rank that takes longest",
+    }
     if "fill_and_drain" in answer:
         beyond = f"{number(answer['fill_and_drain'])} {unit}".rstrip()
         meanings = {"makespan": f"a step of the steady state; fill and drain, once, {beyond} more"}
     for what, meaning in meanings.items():
         bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
         say(
-            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>8}  {meaning}"
+            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>7}  {meaning}"
         )
     if answer["step"] > answer["makespan"]:
         say(f"step      {number(answer['step']):>10} {unit:<2} to its very end: {TAIL}")
     say(
-        f"overhead {percent(answer['bubble_overhead'])} of the work; utilization "
+        f"idle {percent(answer['bubble_overhead'])} of the work (bubble overhead); utilization "
         f"{percent(answer['utilization'])}, to first order "
-        f"{percent(answer['utilization_first_order'])} (imbalance "
+        f"{percent(answer['utilization_first_order'])} (imbalance factor "
         f"{number(answer['imbalance_factor'])})\n"
     )
     held = answer["peak_bytes"]
@@ -144,7 +147,7 @@ def command(
                 "rank": str(rank),
                 f"work {unit}".rstrip(): number(answer["work"][rank]),
                 f"idle {unit}".rstrip(): number(answer["idle"][rank]),
-                "held at most": number(answer["peak_activations"][rank]),
+                "in flight": number(answer["peak_activations"][rank]),
                 **({"with weights": shown_size(held[rank])} if held else {}),
             }
             for rank in range(order.ranks)

@@ -13,6 +13,7 @@ from unbubble.classes import HEADS, tenths, why_below_zero
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, print_table, say
 from unbubble.errors import InputError, RunError
+from unbubble.quantity import shown_time
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -250,7 +251,7 @@ def _print(answer: Mapping[str, Any]) -> None:
     say(
         f"{answer['format']} trace, step {answer['step']}"
         + (f", one of {steps}" if steps > 1 else "")
-        + f", {_seconds(answer['step_s'])}"
+        + f", {shown_time(answer['step_s'])}"
         + (f", schedule {answer['schedule']}" if answer["schedule"] else "")
     )
     _print_ranks(answer["ranks"])
@@ -276,7 +277,7 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
     if repeated:
         known.insert(1, "recompute")
     shown = [
-        {"rank": str(row["rank"]), "total": _seconds(row["total_s"])}
+        {"rank": str(row["rank"]), "total": shown_time(row["total_s"])}
         | {HEADS.get(c, c): _share(row[f"{c}_s"], row["total_s"]) for c in known}
         for row in rows
     ]
@@ -294,18 +295,18 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
         f"\n{answer['verdict']}\n"
         f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
         f"{answer['bubble_fraction']:.1%} of ranks × makespan; clocks agree to "
-        + ("an unknown time" if uncertainty is None else _seconds(uncertainty))
+        + ("an unknown time" if uncertainty is None else shown_time(uncertainty))
     )
     if answer["predicted_s"] is not None:
         error = answer["against_plan"]["error"]
-        say(f"predicted {_seconds(answer['predicted_s'])} ({error:+.1%})")
+        say(f"predicted {shown_time(answer['predicted_s'])} ({error:+.1%})")
     click.echo()
     print_table(
         [
             {"stage": str(row["stage"]), "rank": str(row["rank"])}
             | {
-                kind: f"{_seconds(row[kind]['median_s'])} "
-                f"({_seconds(row[kind]['least_s'])} … {_seconds(row[kind]['most_s'])})"
+                kind: f"{shown_time(row[kind]['median_s'])} "
+                f"({shown_time(row[kind]['least_s'])} … {shown_time(row[kind]['most_s'])})"
                 if kind in row else "-"
                 for kind in _kinds(answer["stages"])
             }
@@ -318,8 +319,8 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             say(f"  {row['share']:6.1%}  {row['what']}")
     for row in answer["stragglers"][:3]:
         say(
-            f"straggler: {row['action']} on rank {row['rank']} took {_seconds(row['took_s'])}, "
-            f"usually {_seconds(row['median_s'])}"
+            f"straggler: {row['action']} on rank {row['rank']} took {shown_time(row['took_s'])}, "
+            f"usually {shown_time(row['median_s'])}"
         )
     for row in answer["waits"][:3]:
         cause = "nothing (its own time)"
@@ -327,7 +328,7 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             way = "the transfer of " if row["by_transfer"] else ""
             cause = f"{way}{row['cause']} on rank {row['cause_rank']}"
         say(
-            f"wait: rank {row['rank']} before {row['action']}, {_seconds(row['length_s'])}, for "
+            f"wait: rank {row['rank']} before {row['action']}, {shown_time(row['length_s'])}, for "
             f"{cause}"
         )
 
@@ -339,7 +340,7 @@ def _kinds(stages: Sequence[Mapping[str, Any]]) -> list[str]:
 def _print_what_if(found: Mapping[str, Any]) -> None:
     say(
         f"\nover {len(found['steps'])} steps: slowdown {found['slowdown']:.3f} against a job whose "
-        f"operations all take their usual time ({_seconds(found['smooth_s'])})"
+        f"operations all take their usual time ({shown_time(found['smooth_s'])})"
     )
     for what in ("stage", "replica", "operation"):
         rows = sorted(found[f"by_{what}"].items(), key=lambda row: -row[1])[:4]
@@ -347,12 +348,4 @@ def _print_what_if(found: Mapping[str, Any]) -> None:
 
 
 def _share(seconds: float | None, total: float) -> str:
-    return "-" if seconds is None or not total else f"{tenths(100 * seconds / total)} %"
-
-
-def _seconds(value: float) -> str:
-    """A time of three digits with the unit that fits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return "0 s" if value == 0 else f"{value / 1e-9:.3g} ns"
+    return "-" if seconds is None or not total else f"{tenths(100 * seconds / total)}%"

@@ -99,7 +99,7 @@ def _line(step: Mapping[str, Any], follower: "Follower") -> str:
     parts = step["fractions"]
     imbalance = parts["imbalance_static"] + parts["imbalance_jitter"]
     items = [
-        f"{head}  {step['step_s']:.4g} s",
+        f"{head}  {quantity.shown_time(step['step_s'])}",
         f"idle {step['bubble_fraction']:.1%}",
         f"compute {parts['compute']:.1%}",
         f"bubble {parts['bubble']:.1%}",

@@ -67,7 +67,7 @@ def headline(page: Sequence[Shown]) -> str:
             )
         )
     busiest = max(range(timeline.ranks), key=lambda rank: timeline.work[rank])
-    computes = text(timeline.work[busiest])
+    busy = text(timeline.work[busiest])
     cards += [
         (
             both("Bubble", "气泡"),
@@ -77,7 +77,7 @@ def headline(page: Sequence[Shown]) -> str:
         (
             both("Busiest rank", "最忙的 rank"),
             f"rank {busiest}",
-            both(f"computes {computes}", f"计算 {computes}"),
+            both(f"work {busy}", f"计算量 {busy}"),
         ),
     ]
     boxes = "".join(
@@ -95,6 +95,8 @@ def _drawn(shown: Shown) -> tuple[str, str]:
 Figure = tuple[str, str, str, str, Callable[[Timeline], int | Fraction], bool]
 """Name and definition in both languages, the figure, and whether it is a time."""
 
+TAIL = "step with its tail"
+
 _FIGURES: tuple[Figure, ...] = (
     (
         "makespan", "总时长 (makespan)",
@@ -108,7 +110,7 @@ _FIGURES: tuple[Figure, ...] = (
         lambda t: t.span, True,
     ),
     (
-        "step with its tail", "含收尾的步骤",
+        TAIL, "含收尾的步骤",
         "from the first action to the end of the optimizer", "从第一个动作到优化器结束",
         lambda t: t.length, True,
     ),
@@ -148,7 +150,10 @@ _FIGURES: tuple[Figure, ...] = (
 def numbers(page: Sequence[Shown]) -> str:
     """The table of all figures; of two timelines also how far the first is from the second."""
     rows = []
+    tail = any(s.timeline.length != s.timeline.makespan for s in page)
     for en, zh, meaning, meaning_zh, figure, is_time in _FIGURES:
+        if en == TAIL and not tail:
+            continue
         values = [figure(s.timeline) for s in page]
         cells = "".join(
             f"<td>{s.scale.text(v) if is_time else percent(float(v), 2)}</td>"

@@ -36,14 +36,15 @@ class Scale(NamedTuple):
 
 
 def scale_for(timeline: Timeline, length: float) -> Scale:
-    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number.
+    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number, and its
+    parts are too: a step of 3 s is 3,000 ms, for what it lost are some ms.
 
     Only seconds have smaller units; any other unit stays as it is.
     """
     unit, per_tick = timeline.unit, Fraction(1, timeline.ticks_per_unit)
     if unit == "s":
         for name, factor in _SECONDS:
-            if length * factor >= 1:
+            if length * factor >= 10:
                 return Scale(name, per_tick * factor)
     return Scale(unit, per_tick)
 

@@ -15,7 +15,16 @@ from typing import NamedTuple
 from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.report.palette import WORDS
-from unbubble.report.rows import Block, blocks, has_tail, kinds, part_of_run, shown_ranks, window
+from unbubble.report.rows import (
+    Block,
+    blocks,
+    has_tail,
+    kinds,
+    part_of_run,
+    shown_ranks,
+    virtual_stages,
+    window,
+)
 from unbubble.simulate import Timeline
 
 MAX_CELLS = 20_000
@@ -245,7 +254,10 @@ def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
         items.append(f"{sample} {word}")
     if has_tail(found):
         items.append(f"{_part(TAIL, 1, Kind.OPTIMIZER, 0, color)} tail")
-    return [*items, f"{_idle(1, color)} idle"]
+    items.append(f"{_idle(1, color)} idle")
+    if color and virtual_stages([timeline]) > 1:
+        items.append("shades: virtual stages of a rank")
+    return items
 
 
 def _summary(timeline: Timeline) -> list[str]:

@@ -40,7 +40,7 @@ class Spread:
             if not 0 <= value <= MAX_SPREAD:
                 raise InputError(
                     f"the spread of {what} is {value}; it is a part of the time itself, "
-                    f"0.05 for 5 %, and at most {MAX_SPREAD}"
+                    f"0.05 for 5%, and at most {MAX_SPREAD}"
                 )
 
 

@@ -55,7 +55,7 @@ def figures() -> Iterator[Figure]:
             )
     for p, percent, needed in TARGETS:
         yield Figure(
-            case=f"p={p}, a bubble of {percent} %",
+            case=f"p={p}, a bubble of {percent}%",
             what="microbatches",
             theirs=needed,
             ours=Fraction(microbatches_for(Fraction(percent, 100), p)),
