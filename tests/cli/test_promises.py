@@ -34,6 +34,15 @@ def test_every_command_has_an_example_and_takes_json():
     assert takes == found.keys()
 
 
+def test_every_option_is_explained_and_no_line_of_help_is_cut_short():
+    """`compare --schedules` and five more had no word; `schedule` told that a file is consistent
+    and..."""
+    for name, command in commands():
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, (name, option.opts)
+        assert not command.get_short_help_str(66).endswith("...") or " " not in name, name
+
+
 @pytest.fixture
 def laid_out(tmp_path, monkeypatch):
     lay_out(tmp_path)

@@ -13,7 +13,8 @@ DEFAULT = "gpipe,1f1b,interleaved-1f1b,zb-h1,zb-h2,zb-v"
 
 
 @click.command("compare")
-@click.option("--schedules", default=DEFAULT, show_default=True, metavar="A,B,…")
+@click.option("--schedules", default=DEFAULT, show_default=True, metavar="A,B,…",
+              help="Schedules by name.")  # fmt: skip
 @shared.sizes
 @shared.times
 @shared.costs

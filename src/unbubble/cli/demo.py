@@ -13,8 +13,10 @@ from unbubble.cli.progress import progress
 @click.option("-o", "--output", "folder", type=Path, default=Path("unbubble-demo"),
               show_default=True, help="The folder for everything that it makes.")  # fmt: skip
 @click.option("--model", metavar="MODULE:FUNCTION", help="Your model [default: a decoder].")
-@click.option("-p", "--ranks", type=click.IntRange(2, 64), default=2, show_default=True)
-@click.option("-m", "--microbatches", type=click.IntRange(1, 1024), default=8, show_default=True)
+@click.option("-p", "--ranks", type=click.IntRange(2, 64), default=2, show_default=True,
+              help="Pipeline ranks, a process each.")  # fmt: skip
+@click.option("-m", "--microbatches", type=click.IntRange(1, 1024), default=8, show_default=True,
+              help="Microbatches in a step.")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(2, 10000), default=10, show_default=True,
               help="Profiled repetitions of every layer.")  # fmt: skip
 @click.option("--steps", type=click.IntRange(1, 10000), default=10, show_default=True,

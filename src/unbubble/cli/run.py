@@ -20,7 +20,8 @@ from unbubble.errors import RunError
 @click.option("--verify/--no-verify", default=True,
               help="Compare the gradients with one process [default: yes].")  # fmt: skip
 @click.option("--seed", type=int, default=0, help="Seed of the parameters.")
-@click.option("--learning-rate", type=click.FloatRange(0), default=1e-3, show_default=True)
+@click.option("--learning-rate", type=click.FloatRange(0), default=1e-3, show_default=True,
+              help="Of plain SGD.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
               help="Seconds one rank may wait for another.")  # fmt: skip
 @click.option("--recording", type=Path, metavar="FILE", help="Save every measured step.")

@@ -33,7 +33,7 @@ def command() -> None:
     """List, draw, export and prove schedules."""
 
 
-@command.command("list")
+@command.command("list", short_help="the schedules that are known by name")
 @shared.json
 def list_(as_json: bool) -> None:
     """The schedules that are known by name."""
@@ -49,7 +49,7 @@ def list_(as_json: bool) -> None:
         click.echo(click.style(wrapped(indent + needs, indent=0), dim=True))
 
 
-@command.command()
+@command.command(short_help="a schedule drawn at given times")
 @click.argument("schedule")
 @shared.sizes
 @shared.times
@@ -88,7 +88,7 @@ def show(
     click.echo(render(timeline, width=width, color=sys.stdout.isatty()))
 
 
-@command.command()
+@command.command(short_help="a schedule as the CSV that PyTorch's runtime loads")
 @click.argument("schedule")
 @shared.sizes
 @click.option("--with-comms", is_flag=True, help="Put the sends and receives in.")
@@ -153,7 +153,9 @@ def export(
     say(f"{output}: {_size(order)}; {verdict}")
 
 
-@command.command("check")
+@command.command(
+    "check", short_help="the proof that a file is complete, consistent, free of deadlock"
+)
 @click.argument("file", type=click.Path())
 @click.option(
     "--send",
