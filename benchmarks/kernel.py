@@ -1,9 +1,10 @@
 """The simulator's speed, beside its anchors in the same run.
 
-    python benchmarks/kernel.py [floor] [pytorch] [jitter] [curve] [--floor-source floor.c]
+    python benchmarks/kernel.py [floor] [python] [pytorch] [jitter] [curve] [--floor-source floor.c]
 
 floor    131,072 actions (1F1B, p=64, m=1024) against the longest path in plain C: in any order, and
          in a known one
+python   the same 131,072 actions by the kernel's file as it stands, without a compiler
 pytorch  the lowered interleaved 1F1B of p=16 v=4 m=256 against PyTorch's unit-step simulator
 jitter   10,000 random draws of 1F1B, p=16 m=64
 curve    seconds and bytes an action from ten thousand to ten million actions, the schedule included
@@ -20,7 +21,10 @@ import tempfile
 import time
 from array import array
 from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from unittest.mock import patch
 
 from data import absent, place
 from peak import peak_mb
@@ -29,7 +33,7 @@ from unbubble.costs import Costs
 from unbubble.families import generate
 from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import lower
-from unbubble.simulate import kernel, simulate
+from unbubble.simulate import kernel, program, simulate, simulation, timeline
 from unbubble.simulate.jitter import Spread, jittered
 from unbubble.simulate.program import Program
 
@@ -77,6 +81,24 @@ def floor(source: Path) -> None:
         print(f"floor  {what:<12} ours {ours * 1e6:7.1f} us   C {theirs * 1e6:7.1f} us   "
               f"ratio {ours / theirs:.2f}  (bar 1.3)")  # fmt: skip
     print(f"floor  linking {linked * 1e3:.1f} ms; from Schedule to Timeline {whole * 1e3:.1f} ms")
+
+
+def python() -> None:
+    """Against the same file run by Python."""
+    order = generate("1f1b", 64, 1024)
+    costs = Costs.uniform(order.placement, forward=10, backward=20)
+    compiled = best(lambda: simulate(order, costs))
+    spec = spec_from_file_location("uncompiled_kernel", Path(program.__file__).parent / "kernel.py")
+    assert spec is not None
+    assert spec.loader is not None
+    uncompiled = module_from_spec(spec)
+    spec.loader.exec_module(uncompiled)
+    with ExitStack() as patched:
+        for module in (program, simulation, timeline):
+            patched.enter_context(patch.object(module, "kernel", uncompiled))
+        plain = best(lambda: simulate(order, costs), 3)
+    print(f"python  from Schedule to Timeline {plain * 1e3:.0f} ms without a compiler, compiled "
+          f"{compiled * 1e3:.1f} ms: {plain / compiled:.0f} times faster")  # fmt: skip
 
 
 def pytorch() -> None:
@@ -171,7 +193,7 @@ def main() -> None:
         return
     if not kernel.__file__.endswith((".so", ".pyd")):
         print("the kernel is not compiled here: every figure is plain Python's")
-    parts = given.parts or ["floor", "pytorch", "jitter", "curve"]
+    parts = given.parts or ["floor", "python", "pytorch", "jitter", "curve"]
     source = given.floor_source or place("floor/floor.c")
     if "floor" in parts and source.is_file():
         floor(source)
@@ -180,6 +202,8 @@ def main() -> None:
         if given.parts or given.floor_source:  # it was asked for
             absent(reason)
         print(f"floor  left out: {reason}")
+    if "python" in parts:
+        python()
     if "pytorch" in parts:
         pytorch()
     if "jitter" in parts:

@@ -2,7 +2,7 @@
 
     python benchmarks/trace_reading.py [--events 864254] [--rivals PYTHON]
 
-A sample of the shared folder (24,656 events of a B200) is repeated to that size, about 187 MB.
+A sample of the shared folder (24,656 events of a B200) is repeated to that size, 217 MB.
 Every measurement is a process of its own: seconds of processor time and peak memory. Anchors: a
 typed parse into memory by msgspec (the floor), Python's json, and, where they are installed,
 HolisticTraceAnalysis and TraceLens. Many ranks at once are in `trace_scaling.py`.
