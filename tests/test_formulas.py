@@ -158,7 +158,7 @@ def test_bubble_times_of_the_zero_bubble_schedules():
     assert fraction_of_time(Fraction(30), 3, times) == (Fraction(1, 4), Fraction(1, 3))
 
 
-@pytest.mark.parametrize("name", set(FORMS) - {"chimera"})
+@pytest.mark.parametrize("name", sorted(set(FORMS) - {"chimera"}))
 def test_one_rank_has_no_bubble(name):
     assert bubble_time(name, 1, Times(), microbatches=1) == 0
 
