@@ -120,7 +120,7 @@ def test_recompute_stands_beside_the_compute_that_it_is_a_part_of(run, again, tm
     text = run(again).out
     assert "recompute" in text.splitlines()[2]
     assert max(map(len, text.splitlines()[:6])) <= 80
-    assert "<td>0.24 ms</td>" in page.read_text()
+    assert "<td>240 µs</td>" in page.read_text()
 
 
 def test_recompute_that_is_not_told_is_no_zero(run, again, tmp_path):
