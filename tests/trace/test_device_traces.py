@@ -306,9 +306,9 @@ def test_a_step_lasts_until_the_device_is_done_with_it(tmp_path):
         writer.launch("gemm", at + 300 * US, at + 500 * US, 7)
         writer.event("user_annotation", f"ProfilerStep#{step}", begin, writer.clock, MAIN)
     writer.write(tmp_path)
-    for step, (compute, idle) in enumerate([(400, 100), (400, 100)]):
+    for step in range(2):
         busy = read([tmp_path], step=step).pipelines[0].observed[0].busy
-        assert (busy.compute, busy.communication, busy.idle) == (compute * US, 0, idle * US)
+        assert (busy.compute, busy.communication, busy.idle) == (400 * US, 0, 100 * US)
 
 
 def test_actions_that_nothing_names_are_recovered_on_a_device(tmp_path, simulated):

@@ -36,10 +36,10 @@ class Scale(NamedTuple):
 
 
 def scale_for(timeline: Timeline, length: float) -> Scale:
-    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number, and its
-    parts are too: a step of 3 s is 3,000 ms, for what it lost are some ms.
+    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number.
 
-    Only seconds have smaller units; any other unit stays as it is.
+    It is 10 or more, so that its parts are handy too: a step of 3 s is 3,000 ms, as what it lost is
+    some ms. Only seconds have smaller units; any other unit stays as it is.
     """
     unit, per_tick = timeline.unit, Fraction(1, timeline.ticks_per_unit)
     if unit == "s":

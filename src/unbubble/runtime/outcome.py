@@ -44,7 +44,8 @@ class Outcome:
 
     @property
     def typical(self) -> Timeline:
-        """Of two in the middle the shorter, the one that `unbubble trace` shows."""
+        """The step of median makespan, of two in the middle the shorter: the one that
+        `unbubble trace` shows."""
         lengths = [step.makespan for step in self.measured.steps]
         return self.measured.steps[lengths.index(median_low(lengths))]
 

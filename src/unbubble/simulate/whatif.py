@@ -97,7 +97,8 @@ def balanced(costs: Costs, placement: Placement) -> Costs:
     """
     speeds = [costs.speed.get(rank, Fraction(1)) for rank in range(placement.ranks)]
     factors = [speeds[rank] for rank in placement.rank_of]
-    finer = finer_ticks(costs, count := len(factors))
+    count = len(factors)
+    finer = finer_ticks(costs, count)
     means: dict[str, Duration] = {}
     for name in TIMES:
         column = [getattr(row, name) for row in finer.stages] * placement.copies

@@ -145,8 +145,12 @@ def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
     if not isinstance(info, dict):
         return
     trace.rank, trace.world_size = _count(info.get("rank")), _count(info.get("world_size"))
-    groups = info.get("pg_config")
-    found = set()
+    trace.pipeline_group = _pipeline_group(info.get("pg_config"), trace.rank)
+
+
+def _pipeline_group(groups: Any, rank: int | None) -> tuple[int, ...]:
+    """The ranks of the pipeline that `rank` is in; none where no group or several may be it."""
+    found: set[tuple[int, ...]] = set()
     for group in groups if isinstance(groups, list) else []:
         if not isinstance(group, dict):
             continue
@@ -154,10 +158,9 @@ def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
         ranks = group.get("ranks")
         if len(words) == 1 and words <= PIPELINE_WORDS and isinstance(ranks, list):
             members = tuple(r for r in ranks if _count(r) is not None)
-            if trace.rank is None or trace.rank in members:
+            if rank is None or rank in members:
                 found.add(members)
-    if len(found) == 1:
-        trace.pipeline_group = found.pop()
+    return found.pop() if len(found) == 1 else ()
 
 
 def _count(value: Any) -> int | None:

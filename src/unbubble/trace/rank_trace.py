@@ -262,7 +262,7 @@ class RankTrace:
 
     @cached_property
     def engine(self) -> list[int]:
-        """The same for all threads, ascending."""
+        """When the outermost operations of autograd's engine start on any thread, ascending."""
         return sorted(chain.from_iterable(self._engine.values()))
 
     def works(self, low: int, high: int) -> bool:
