@@ -86,10 +86,12 @@ def shown_time(seconds: float) -> str:
     >>> shown_time(0.0242)
     '24.2 ms'
     """
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(seconds) >= size:
+    if seconds == 0:
+        return "0 s"
+    for unit, size in (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if abs(seconds) < 999.5 * size:  # three digits of more would be 1e+03
             return f"{seconds / size:.3g} {unit}"
-    return "0 s" if seconds == 0 else f"{seconds / 1e-9:.3g} ns"
+    return f"{seconds:,.0f} s"
 
 
 def rate(text: str, per_second_of: str, what: str = "rate") -> Fraction:
