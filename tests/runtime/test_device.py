@@ -146,3 +146,21 @@ def test_clocks_meet_again_after_a_while(device):
     assert not clock.due
     assert device.host == 31 * 10**9 + 50 * MS
     assert clock.ns(clock.mark()) == device.host
+
+
+def test_a_host_that_waits_between_a_forward_and_its_loss_waits_in_that_forward(device, recorder):
+    one = stage(device, [0, 0])
+    schedule = SimpleNamespace(_stage=one, _compute_loss=lambda: device.run(1))
+    recorder.watch(schedule)
+    with recorder.recording():
+        one.forward_one_chunk(0)  # 0 … 10
+        recorder._wait += 20 * MS
+        device.host = 20 * MS
+        schedule._compute_loss()  # 20 … 21
+        device.host = 30 * MS
+        one.backward_one_chunk(0)  # 30 … 50: late, and nothing was waited for since the loss
+    _, columns = recorder.take()
+    _, waits, times, own = columns()
+    assert [ns / MS for ns in waits] == [0, 0]
+    assert [ns / MS for ns in times] == [21, 29]
+    assert [ns / MS for ns in own] == [11, 20]

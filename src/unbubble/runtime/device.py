@@ -122,8 +122,11 @@ class DeviceRecorder(Recorder):
             try:
                 return function(*args, **kwargs)
             finally:
-                calls = self._calls if self._inside or not self._rows else self._rows[-1].calls
-                calls.append((begin, self.clock.mark()))  # the loss comes after its forward
+                late = not self._inside and self._rows  # the loss comes after its forward
+                calls = self._rows[-1].calls if late else self._calls
+                calls.append((begin, self.clock.mark()))
+                if late:
+                    self._wait = 0  # a wait of before is inside the action that became longer
 
         return timed
 

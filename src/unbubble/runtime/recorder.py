@@ -191,6 +191,7 @@ class Recorder:
                 elif self._on and self.ends:
                     self.ends[-1] = end
                     self.computes[-1] += end - begin
+                    self._wait = 0  # a wait of before is inside the action that became longer
 
         return timed
 
