@@ -134,6 +134,14 @@ def test_recompute_that_is_not_told_is_no_zero(run, again, tmp_path):
     assert any(text.startswith("recompute:") for text in answer["unknown"])
 
 
+def test_what_one_rank_does_not_tell_of_recompute_is_said_once(run, again):
+    """Beside the rank's own reason stood that "the trace does not say what backwards run again"."""
+    path = again / "rank0.json"
+    path.write_text(path.read_text().replace('"cpu_op"', '"python_function"'))
+    (reason,) = (text for text in answer_of(run, again)["unknown"] if "recompute" in text)
+    assert reason.startswith("rank 0: recompute: ")
+
+
 def test_one_rank_s_trace_alone_tells_its_recompute(run, again):
     (row,) = answer_of(run, again / "rank1.json")["ranks"]
     assert row["bubble_s"] is None

@@ -21,7 +21,7 @@ from unbubble.simulate.replay import timeless
 from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import NOTICEABLE, doubts
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
+from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
 from unbubble.trace.recover import BY_LINKS
 from unbubble.trace.timeline import by_code, timeline_of
@@ -66,7 +66,7 @@ def assemble(
     ranks = tuple(one.rank for one in observed)
     recovered = tuple(dict.fromkeys(r for one in observed for r in one.recovered))
     told = [(one.rank, reason) for one in observed for reason in one.unknown]
-    unknown: list[str] = []
+    unknown: list[Doubt] = []
     try:
         if mixed:
             raise Missing(mixed)
@@ -91,8 +91,9 @@ def assemble(
         if not any(halves):
             _ends_here(rows, schedule.placement)
         silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
-        if not any(reason.startswith("transfers:") for _, reason in told):
-            told += [(rank, "transfers: none of the pipeline is in the trace") for rank in silent]
+        if not any(doubt.about is About.TRANSFERS for _, doubt in told):
+            none = Doubt(About.TRANSFERS, "none of the pipeline is in the trace")
+            told += [(rank, none) for rank in silent]
         whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
         found = pairs(halves)
         hosts = {one.host for one in observed}
@@ -104,7 +105,7 @@ def assemble(
         told_all = all(one.recompute_told for one in observed)
         timeline = timeline_of(schedule, whole, found, clocks, recompute_told=told_all)
         odd = list(doubts(timeline, observed, found, clocks))
-        early = any(text.startswith("order:") for text in odd)
+        early = any(doubt.about is About.ORDER for doubt in odd)
         early |= clocks.contradiction * NOTICEABLE > timeline.length
         if BY_LINKS in recovered and early:
             raise Missing(
@@ -113,26 +114,28 @@ def assemble(
             )
         unknown += odd
         if not found and len(rows) > 1 and not silent:
-            unknown.append("transfers: no send could be paired with its receive")
+            unknown.append(Doubt(About.TRANSFERS, "no send could be paired with its receive"))
     except (Missing, InputError) as reason:
         return Pipeline(
             ranks=ranks, observed=tuple(observed), timeline=None, clocks=None,
-            recovered=recovered, unknown=(*_merged(told, ranks), *unknown, f"classes: {reason}"),
+            recovered=recovered,
+            unknown=(*_merged(told, ranks), *map(str, unknown), f"classes: {reason}"),
         )  # fmt: skip
     return Pipeline(
         ranks=ranks, observed=tuple(observed), timeline=timeline, clocks=clocks,
-        pairs=tuple(found), recovered=recovered, unknown=(*_merged(told, ranks), *unknown),
+        pairs=tuple(found), recovered=recovered,
+        unknown=(*_merged(told, ranks), *map(str, unknown)),
     )  # fmt: skip
 
 
-def _merged(told: Sequence[tuple[int, str]], ranks: Sequence[int]) -> list[str]:
-    """Every reason once, with its ranks unless it is of all of them."""
-    by_reason: dict[str, list[int]] = {}
-    for rank, reason in told:
-        by_reason.setdefault(reason, []).append(rank)
+def _merged(told: Sequence[tuple[int, Doubt]], ranks: Sequence[int]) -> list[str]:
+    """Every doubt once, with its ranks unless it is of all of them."""
+    by_doubt: dict[Doubt, list[int]] = {}
+    for rank, doubt in told:
+        by_doubt.setdefault(doubt, []).append(rank)
     return [
-        reason if len(ranks) == len(own) > 1 else f"{_ranks(own)}: {reason}"
-        for reason, own in by_reason.items()
+        str(doubt) if len(ranks) == len(own) > 1 else f"{_ranks(own)}: {doubt}"
+        for doubt, own in by_doubt.items()
     ]
 
 

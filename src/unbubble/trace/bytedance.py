@@ -16,7 +16,7 @@ from unbubble.action import Action, Kind
 from unbubble.errors import InputError
 from unbubble.trace.intervals import length, outside, union
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import NS, Busy, HalfTransfer, Observed, RankSteps, Seen
+from unbubble.trace.observed import NS, About, Busy, Doubt, HalfTransfer, Observed, RankSteps, Seen
 from unbubble.trace.timeline import without_waits
 
 COLUMNS = (
@@ -158,8 +158,11 @@ def _step(source: str, number: int, rows: Sequence[Row], pp: int) -> Iterator[Ob
         if lost:
             shown = ", ".join(map(str, lost[:8]))
             unknown.append(
-                f"replicas: none of the rows is of dp_rank {shown}, for which collectives may have "
-                "waited"
+                Doubt(
+                    About.REPLICAS,
+                    f"none of the rows is of dp_rank {shown}, for which collectives may have "
+                    "waited",
+                )
             )
         yield Observed(
             rank=rank,
@@ -201,12 +204,13 @@ def _group(row: Row) -> str:
     return call if row.optype == "optimizer-clip-main-grad" else ""
 
 
-def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[str]]:
+def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[Doubt]]:
     """Sends and receives named by their order: the k-th forward-send is of the k-th forward whose
     output leaves the rank, and so on. A transfer beyond the last stage keeps its name, so that the
     assembly can tell which rank's rows are missing."""
     last = max((r.chunk for r in rows if r.optype in COMPUTE), default=0) * pp + pp - 1
-    found, unknown = [], []
+    found: list[HalfTransfer] = []
+    unknown: list[Doubt] = []
     for optype, kind in TRANSFERS.items():
         direction = "forward-compute" if optype.startswith("forward") else "backward-compute"
         ends = {Kind.SEND_F: last, Kind.RECV_F: 0, Kind.SEND_B: 0, Kind.RECV_B: last}
@@ -217,8 +221,11 @@ def _halves(rows: Sequence[Row], pp: int) -> tuple[list[HalfTransfer], list[str]
             makers = every  # some go beyond the last stage in the trace: a later one is missing
         if len(posts) != len(makers):
             unknown.append(
-                f"transfers: {len(posts)} times {optype} where {len(makers)} were expected, so "
-                "which tensor each carried cannot be told"
+                Doubt(
+                    About.TRANSFERS,
+                    f"{len(posts)} times {optype} where {len(makers)} were expected, so "
+                    "which tensor each carried cannot be told",
+                )
             )
             continue
         for maker, post in zip(makers, posts, strict=True):

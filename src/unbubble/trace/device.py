@@ -21,7 +21,7 @@ from unbubble.trace.names import (
     is_optimizer,
     transfer_named,
 )
-from unbubble.trace.observed import HalfTransfer, Seen
+from unbubble.trace.observed import About, Doubt, HalfTransfer, Seen
 from unbubble.trace.rank_trace import Kernel, RankTrace, Window, starting_in
 
 
@@ -49,15 +49,17 @@ class DeviceStep:
         high = bisect_left(self.kernels, interval[1], key=_launched)
         return self.kernels[low:high]
 
-    def gaps(self, ranges: Sequence[tuple[Interval, Named]]) -> list[str]:
-        """Kernels and launches of the step that lack each other, in words."""
+    def gaps(self, ranges: Sequence[tuple[Interval, Named]]) -> list[Doubt]:
+        """Kernels and launches of the step that lack each other."""
         found = []
         if loose := sum(not kernel.linked for kernel in self.kernels):
-            found.append(f"kernels: {loose} have no launch in the trace and belong to no action")
+            found.append(
+                Doubt(About.KERNELS, f"{loose} have no launch in the trace and belong to no action")
+            )
         idle = self.trace.idle_launches
         lost = sum(bisect_left(idle, b) - bisect_left(idle, a) for (a, b), _ in ranges)
         if lost:
-            found.append(f"kernels: {lost} that actions launched are not in the trace")
+            found.append(Doubt(About.KERNELS, f"{lost} that actions launched are not in the trace"))
         return found
 
     def actions(self, ranges: Sequence[tuple[Interval, Named]]) -> tuple[list[Seen], list[str]]:

@@ -11,7 +11,7 @@ from unbubble.action import JOINED, unpack
 from unbubble.schedule.inputs import inputs, wanted_send
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
-from unbubble.trace.observed import NS, Observed
+from unbubble.trace.observed import NS, About, Doubt, Observed
 from unbubble.trace.pairing import Pair
 
 NOTICEABLE = 100
@@ -23,36 +23,38 @@ PRECISION_NS = 200_000
 
 def doubts(
     timeline: Timeline, observed: Sequence[Observed], found: Sequence[Pair], clocks: Clocks
-) -> Iterator[str]:
-    """Every oddity, in words."""
+) -> Iterator[Doubt]:
+    """Every oddity."""
     length = timeline.length
     slack = max(length // NOTICEABLE, PRECISION_NS) + 2 * (clocks.uncertainty or 0)
     if clocks.contradiction > 0:
-        yield (
-            f"clocks: effects precede their causes by up to {clocks.contradiction} ns; times of "
-            "different ranks are only that good against each other"
+        yield Doubt(
+            About.CLOCKS,
+            f"effects precede their causes by up to {clocks.contradiction} ns; times of "
+            "different ranks are only that good against each other",
         )
     if clocks.uncertainty is None:
-        yield "clocks: nothing that was sent bounds the clock of some rank"
+        yield Doubt(About.CLOCKS, "nothing that was sent bounds the clock of some rank")
     hosts = {one.host for one in observed}
     apart = max(map(abs, clocks.offsets), default=0)
     if len(hosts) == 1 and hosts != {""} and apart > slack:
-        yield (
-            f"clocks: the traces are of one machine and yet {apart / NS:.3g} s apart; are they of "
-            "one run?"
+        yield Doubt(
+            About.CLOCKS,
+            f"the traces are of one machine and yet {apart / NS:.3g} s apart; are they of one run?",
         )
     if found:
         yield from _absent(timeline, found)
         if not any(receive.arrived for *_, receive in found):
-            yield (
-                "transfers: nobody waited for the arrival of any, so their times are bounds from "
-                "above, and communication may be less"
+            yield Doubt(
+                About.TRANSFERS,
+                "nobody waited for the arrival of any, so their times are bounds from "
+                "above, and communication may be less",
             )
     yield from _order(timeline, slack)
     yield from _hollow(timeline)
 
 
-def _hollow(timeline: Timeline) -> Iterator[str]:
+def _hollow(timeline: Timeline) -> Iterator[Doubt]:
     """Actions in which nothing ran for a good part of the step: a kernel at a wrong time."""
     length = timeline.finish - timeline.begin
     if timeline.overhead is None:
@@ -61,10 +63,10 @@ def _hollow(timeline: Timeline) -> Iterator[str]:
         for code, nothing in zip(codes, timeline.overhead[rank], strict=True):
             if nothing > length // HOLLOW:
                 action = unpack(code & ~JOINED)
-                yield f"kernels: nothing ran for {nothing / NS:.3g} s within {action}"
+                yield Doubt(About.KERNELS, f"nothing ran for {nothing / NS:.3g} s within {action}")
 
 
-def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:
+def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[Doubt]:
     """Transfers that must have been and of which some end is in no trace."""
     seen = {send.action for _, send, _, _ in found}
     absent = [
@@ -75,13 +77,14 @@ def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[str]:
         if (send := wanted_send(part, timeline.schedule.placement)) and send not in seen
     ]
     if absent:
-        yield (
-            f"transfers: {len(absent)} of {len(absent) + len(seen)} lack an end, as {absent[0]}; a "
-            "wait for it may be counted as compute"
+        yield Doubt(
+            About.TRANSFERS,
+            f"{len(absent)} of {len(absent) + len(seen)} lack an end, as {absent[0]}; a "
+            "wait for it may be counted as compute",
         )
 
 
-def _order(timeline: Timeline, slack: int) -> Iterator[str]:
+def _order(timeline: Timeline, slack: int) -> Iterator[Doubt]:
     """Actions that overlap on their rank, and actions before the one that makes their input."""
     overlaps = []
     for rank in range(timeline.ranks):
@@ -102,7 +105,12 @@ def _order(timeline: Timeline, slack: int) -> Iterator[str]:
     ]
     if overlaps:
         first, second = overlaps[0]
-        yield f"order: {len(overlaps)} actions of a rank overlap, as {first} and {second}"
+        yield Doubt(
+            About.ORDER, f"{len(overlaps)} actions of a rank overlap, as {first} and {second}"
+        )
     if early:
         part, maker = early[0]
-        yield f"order: {len(early)} actions begin before their input is made, as {part} and {maker}"
+        yield Doubt(
+            About.ORDER,
+            f"{len(early)} actions begin before their input is made, as {part} and {maker}",
+        )

@@ -12,7 +12,7 @@ from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, Pipeline
 from unbubble.trace.comparison import against
 from unbubble.trace.costs import Usual, observed_costs, usual
-from unbubble.trace.observed import NS, Observed
+from unbubble.trace.observed import NS, About, Observed
 from unbubble.trace.reading import Trace
 from unbubble.trace.stragglers import stragglers
 
@@ -121,7 +121,8 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
         )
-    if timeline.recompute is None and not any(t.startswith("recompute") for t in one.unknown):
+    doubts = {doubt.about for observed in one.observed for doubt in observed.unknown}
+    if timeline.recompute is None and About.RECOMPUTE not in doubts:
         answer["unknown"].append("recompute: the trace does not say what backwards run again")
     if plan is not None:
         answer["against_plan"], reasons = against(plan, timeline, attribution)

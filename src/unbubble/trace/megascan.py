@@ -15,14 +15,19 @@ from unbubble.trace.assembly import FROM_RANKS
 from unbubble.trace.events import Args, Event, EventFile
 from unbubble.trace.intervals import length, union
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
+from unbubble.trace.observed import About, Busy, Doubt, Observed, RankSteps, Seen
 from unbubble.trace.sources import OtherKind
 
 KINDS = {"forward": Kind.F, "backward": Kind.B}
 MAX_COUNT = 1 << 20
 MAX_US = 1e15
-NO_TRANSFERS = "transfers: this kind of trace records none, so communication cannot be told apart"
-ONE_TAIL = "tail: gradient reduction and optimizer are one stretch of the trace, shown as reduction"
+NO_TRANSFERS = Doubt(
+    About.TRANSFERS, "this kind of trace records none, so communication cannot be told apart"
+)
+ONE_TAIL = Doubt(
+    About.TAIL,
+    "gradient reduction and optimizer are one stretch of the trace, shown as reduction",
+)
 
 
 class Done(NamedTuple):

@@ -5,6 +5,7 @@ Readers of formats produce it; `unbubble.trace.assembly` joins the ranks' into a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from unbubble.action import Action
@@ -14,6 +15,32 @@ NOTICEABLE_NS = 50_000
 NS = 10**9
 """In a second."""
 FOREVER_NS = 1 << 62
+
+
+class About(StrEnum):
+    """What a doubt is about."""
+
+    ACTIONS = "actions"
+    CLOCKS = "clocks"
+    EVENTS = "events"
+    KERNELS = "kernels"
+    ORDER = "order"
+    RECOMPUTE = "recompute"
+    REPLICAS = "replicas"
+    STEPS = "steps"
+    TAIL = "tail"
+    TRANSFERS = "transfers"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that the traces cannot tell, or that cannot be as they tell it."""
+
+    about: About
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.reason}"
 
 
 class Seen(NamedTuple):
@@ -86,7 +113,7 @@ class Observed:
     sends: tuple[HalfTransfer, ...] = ()
     receives: tuple[HalfTransfer, ...] = ()
     recovered: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[Doubt, ...] = ()
     recompute_told: bool = False
     """Whether the actions' `recompute` is what the trace tells, and not only absent from it."""
     replica: int | None = None

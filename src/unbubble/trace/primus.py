@@ -21,7 +21,7 @@ from unbubble.files import read_text
 from unbubble.trace.intervals import length, union
 from unbubble.trace.megascan import NO_TRANSFERS
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import Busy, Observed, RankSteps, Seen
+from unbubble.trace.observed import About, Busy, Doubt, Observed, RankSteps, Seen
 from unbubble.trace.sources import rank_in_name
 
 WHAT = "a Primus trace"
@@ -112,7 +112,7 @@ def _observed(source: str, rank: int, number: int, one: Iteration) -> Observed:
         finish=finish,
         busy=Busy(working, 0, finish - begin - working),
         actions=tuple(actions),
-        unknown=(NO_TRANSFERS, "tail: the optimizer is not in this kind of trace"),
+        unknown=(NO_TRANSFERS, Doubt(About.TAIL, "the optimizer is not in this kind of trace")),
     )
 
 

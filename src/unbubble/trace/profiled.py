@@ -9,7 +9,7 @@ from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval, length, union
 from unbubble.trace.losses import behind_forwards
 from unbubble.trace.names import Named, is_optimizer
-from unbubble.trace.observed import NS, HalfTransfer, Observed, Seen
+from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import BY_LINKS, recover, within
 from unbubble.trace.repeats import any_within, covers
@@ -19,17 +19,25 @@ HOLLOW = 0.02
 LATE = 0.01
 """The share of the step for which a thread may go on late after a wait, and it is not told."""
 BACKWARDS = (Kind.B, Kind.I, Kind.W)
-RECOMPUTE = "recompute: forwards run again inside backwards, in whose compute their time is"
-UNNUMBERED = "recompute: the trace has no operations of autograd that would tell it"
-UNDIVIDED = "steps: nothing in the trace divides it into steps, so all of it counts as one"
-HIDDEN = "recompute: compiled backwards may run forwards again, in whose compute their time is"
+RECOMPUTE = Doubt(
+    About.RECOMPUTE, "forwards run again inside backwards, in whose compute their time is"
+)
+UNNUMBERED = Doubt(About.RECOMPUTE, "the trace has no operations of autograd that would tell it")
+UNDIVIDED = Doubt(
+    About.STEPS, "nothing in the trace divides it into steps, so all of it counts as one"
+)
+HIDDEN = Doubt(
+    About.RECOMPUTE,
+    "compiled backwards may run forwards again, in whose compute their time is",
+)
 
 
 def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     """What the rank did in one of `trace.windows`."""
     on_host = HostStep.of(trace, window)
     ranges = [(at, named) for at, named in on_host.named if named.action.kind in COMPUTE]
-    recovered, unknown = [], []
+    recovered = []
+    unknown: list[Doubt] = []
     if not ranges:
         ranges, reason = recover(trace, on_host)
         if ranges:
@@ -37,7 +45,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             if window.number is None and not any(is_optimizer(m.name) for m in trace.marks):
                 unknown.append(UNDIVIDED)
         else:
-            unknown.append(f"actions: {reason}")
+            unknown.append(Doubt(About.ACTIONS, reason))
     actions: list[Seen]
     tail: list[Seen]
     halves: list[HalfTransfer]
@@ -45,7 +53,10 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     receives: list[HalfTransfer]
     if trace.left_out and ranges:
         unknown.append(
-            f"events: {trace.left_out} are left out, for want of a name, category, phase or thread"
+            Doubt(
+                About.EVENTS,
+                f"{trace.left_out} are left out, for want of a name, category, phase or thread",
+            )
         )
     behind = list(behind_forwards(on_host, ranges, trace.linked))
     outside = length(union(behind))
@@ -56,10 +67,12 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             union((k.start, k.end) for at in behind for k in on_device.launched_in(at))
         )
         if idle:
-            unknown.append(f"actions: {len(idle)} ranges launched no kernel, as {idle[0]}")
+            unknown.append(
+                Doubt(About.ACTIONS, f"{len(idle)} ranges launched no kernel, as {idle[0]}")
+            )
         halves, sends, receives, reason = on_device.halves()
         if reason:
-            unknown.append(f"transfers: {reason} cannot be told")
+            unknown.append(Doubt(About.TRANSFERS, f"{reason} cannot be told"))
         if ranges:
             unknown += on_device.gaps(ranges)
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
@@ -70,23 +83,32 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         ]
         if on_host.hollow > (window.end - window.begin) * HOLLOW:
             unknown.append(
-                f"actions: nothing ran for {on_host.hollow / NS:.3g} s at their ends, and it is "
-                "not in their compute"
+                Doubt(
+                    About.ACTIONS,
+                    f"nothing ran for {on_host.hollow / NS:.3g} s at their ends, and it is "
+                    "not in their compute",
+                )
             )
         if on_host.late > (window.end - window.begin) * LATE:
             unknown.append(
-                f"actions: for {on_host.late / NS:.3g} s their input was there and nothing ran "
-                "yet, longer than usual; half of it counts as waiting, half as the rank's own work"
+                Doubt(
+                    About.ACTIONS,
+                    f"for {on_host.late / NS:.3g} s their input was there and nothing ran yet, "
+                    "longer than usual; half of it counts as waiting, half as the rank's own work",
+                )
             )
         halves, sends, receives = on_host.halves()
         tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
     if outside > (window.end - window.begin) * HOLLOW:
         unknown.append(
-            f"actions: for {outside / NS:.3g} s forwards went on behind their ranges, as a loss "
-            "does; it is in no action and counts as overhead"
+            Doubt(
+                About.ACTIONS,
+                f"for {outside / NS:.3g} s forwards went on behind their ranges, as a loss "
+                "does; it is in no action and counts as overhead",
+            )
         )
     if any(seen.action.kind is Kind.REDUCE_GRAD and not seen.group for seen in tail):
-        unknown.append("tail: whom its collectives waited for, which is in their time")
+        unknown.append(Doubt(About.TAIL, "whom its collectives waited for, which is in their time"))
     looked_at = (
         [(at, named.action) for at, named in ranges]
         if trace.launched
@@ -117,14 +139,14 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     )
 
 
-def _untold(trace: RankTrace, interval: Interval, action: Action) -> str:
-    """Why an action's recompute cannot be told; empty if it can."""
+def _untold(trace: RankTrace, interval: Interval, action: Action) -> Doubt | None:
+    """Why an action's recompute cannot be told; None if it can."""
     if all(part.kind not in BACKWARDS for part in action.parts):
-        return ""
+        return None
     low, high = interval
     repeats = trace.repeats
     if not trace.numbered:
-        return "" if repeats.merged else UNNUMBERED
+        return None if repeats.merged else UNNUMBERED
     if any_within(repeats.hidden, low, high):
         return HIDDEN
     if any_within(repeats.doubtful, low, high):
@@ -134,7 +156,7 @@ def _untold(trace: RankTrace, interval: Interval, action: Action) -> str:
     linked = within(trace.linked, low, high) if len(action.parts) == 1 else []
     if not all(covers(repeats.merged, time) for time in linked):
         return RECOMPUTE
-    return ""
+    return None
 
 
 def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:
