@@ -6,12 +6,14 @@ from statistics import fmean, median
 import pytest
 from tests.shared import shared
 
-from unbubble import observed_costs, simulate
+from unbubble import Costs, observed_costs, simulate
+from unbubble.action import Kind
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.simulate.replay import replay, seen_lags
 from unbubble.trace import read
 from unbubble.trace.costs import usual
+from unbubble.trace.primus import BY_ORDER, ONE_CHUNK
 from unbubble.trace.primus import read as read_rank
 from unbubble.trace.stragglers import stragglers
 
@@ -101,7 +103,31 @@ def test_without_its_last_rank_there_are_no_classes(config, tmp_path):
     assert reason in pipeline.unknown[-1]
 
 
-def test_the_chunks_of_interleaving_are_refused_though_no_action_names_them(tmp_path):
+@pytest.mark.parametrize(("m", "v", "group"), [(8, 2, 4), (8, 3, 4), (4, 2, 4), (10, 2, 5)])
+def test_the_stages_of_interleaving_are_told_by_its_order(m, v, group, tmp_path):
+    """Megatron's own interleaved schedule is recorded without chunks, v times the microbatches in
+    one list: its files were refused. Every rank has a clock of its own."""
+    order = generate("interleaved-1f1b", 4, m, v, rule="megatron", group=group)
+    right = simulate(order, Costs.uniform(order.placement, forward=v, backward=2 * v))
+    for rank in range(4):
+        events = list(right.events(rank))
+        one = {"total": right.makespan - rank, "memory": 1.0}
+        for kind, name in ((Kind.F, "fwd"), (Kind.B, "bwd")):
+            here = [e for e in events if e.action.kind is kind]
+            one |= {f"{name}_start": [e.start - rank for e in here]}
+            one |= {f"{name}_end": [e.end - rank for e in here]}
+        (tmp_path / f"pp_rank_{rank}.json").write_text(json.dumps({"1": one}))
+    (tmp_path / "config.json").write_text(json.dumps({"pp_size": 4, "vp_size": v, "num_mbs": m}))
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.timeline.schedule.codes == right.schedule.codes
+    assert pipeline.timeline.makespan == right.makespan * 1_000_000
+    assert BY_ORDER in pipeline.recovered
+    (tmp_path / "config.json").unlink()
+    (pipeline,) = read([tmp_path]).pipelines
+    assert str(ONE_CHUNK) in pipeline.unknown
+
+
+def test_chunks_in_an_order_of_no_interleaving_are_refused(tmp_path):
     """Megatron's own interleaved schedule is recorded without chunks: twice the microbatches."""
     one = '{"1": {"total":1,"fwd_start":[0],"fwd_end":[1],"bwd_start":[1],"bwd_end":[2]}}'
     (tmp_path / "pp_rank_0.json").write_text(one)

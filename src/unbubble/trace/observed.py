@@ -27,6 +27,7 @@ class About(StrEnum):
     ORDER = "order"
     RECOMPUTE = "recompute"
     REPLICAS = "replicas"
+    STAGES = "stages"
     STEPS = "steps"
     TAIL = "tail"
     TRANSFERS = "transfers"

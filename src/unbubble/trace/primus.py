@@ -6,9 +6,13 @@ iteration, each rank on a clock of its own that starts with the iteration.
 
 Newer files add `fwd_minibatch`, `fwd_chunk` and the like, and weight gradients (`wgrad_start`, …);
 the backwards are input gradients then. Transfers, tail and optimizer are not recorded.
+
+Megatron's interleaved schedule is recorded without chunks, but its order is fixed: `config.json`
+tells ranks, chunks and microbatches, and how many forwards a rank runs ahead tells the group.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ import msgspec
 
 from unbubble.action import Action, Kind
 from unbubble.errors import InputError
+from unbubble.families import generate
 from unbubble.files import read_text
 from unbubble.trace.intervals import length, union
 from unbubble.trace.megascan import NO_TRANSFERS
@@ -28,6 +33,12 @@ WHAT = "a Primus trace"
 CHUNKS = (
     "model chunks a rank, and the file does not say which stage each is; use another kind of trace"
 )
+ONE_CHUNK = Doubt(
+    About.STAGES,
+    "no config.json of Primus lies beside the files, so one model chunk a rank is assumed",
+)
+FAMILY = "interleaved-1f1b"
+BY_ORDER = "stages and microbatches, from the order of Megatron's interleaved schedule"
 MAX_MS = 1e12
 Times = list[float]
 
@@ -60,17 +71,45 @@ def read(source: str) -> list[RankSteps]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{source}: not {WHAT}: {error}") from None
     rank = rank_in_name(source)
+    config = _config(Path(source).parent / "config.json")
+    ranks, chunks = config.get("pp_size"), config.get("vp_size", config.get("vpp_size", 1))
+    if chunks > 1 and (rank is None or ranks is None or rank >= ranks):
+        raise InputError(f"{source}: {chunks} {CHUNKS}")
     steps: list[Observed] = []
     for key, one in found.items():
         if not (key.isascii() and key.isdigit() and len(key) < 10):
             raise InputError(f"{source}: {key[:40]!r} is not the number of an iteration")
-        steps.append(_observed(source, rank or 0, int(key), one))
-    config = _config(Path(source).parent / "config.json")
-    ranks, chunks = config.get("pp_size"), config.get("vp_size", config.get("vpp_size"))
-    if chunks is not None and chunks > 1:
-        raise InputError(f"{source}: {chunks} {CHUNKS}")
+        seen = _observed(source, rank or 0, int(key), one)
+        if chunks > 1:
+            seen = _interleaved(seen, ranks or 1, chunks)
+        elif not config:
+            seen = replace(seen, unknown=(*seen.unknown, ONE_CHUNK))
+        steps.append(seen)
     steps.sort(key=lambda one: one.step or 0)
     return [RankSteps(rank=rank, source=source, steps=tuple(steps), world_size=ranks)]
+
+
+def _interleaved(one: Observed, ranks: int, chunks: int) -> Observed:
+    """The actions with the stages and microbatches of Megatron's interleaved schedule, if that is
+    how their forwards and backwards follow each other."""
+    ran = [seen.action.kind for seen in one.actions]
+    microbatches = ran.count(Kind.F) // chunks
+    ahead = next((i for i, kind in enumerate(ran) if kind is not Kind.F), len(ran)) - 1
+    group = ranks
+    if ahead + 1 < chunks * microbatches:  # else it is not told, and it makes no difference here
+        group = (ahead - 2 * (ranks - 1 - one.rank)) // (chunks - 1)
+    try:
+        made = generate(FAMILY, ranks, microbatches, chunks, rule="megatron", group=group)
+        order = list(made.actions(one.rank))
+    except InputError:
+        order = []
+    if [action.kind for action in order] != ran:
+        raise InputError(
+            f"{one.source}: iteration {one.step} is in no order of interleaved 1F1B; it has "
+            f"{chunks} {CHUNKS}"
+        )
+    named = [seen._replace(action=a) for seen, a in zip(one.actions, order, strict=True)]
+    return replace(one, actions=tuple(named), recovered=(BY_ORDER,))
 
 
 def _config(path: Path) -> dict[str, int]:
