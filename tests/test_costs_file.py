@@ -96,6 +96,38 @@ def test_a_speed_of_many_digits_leaves_room_to_add_up():
     assert step.in_unit(step.makespan) == 10371234567
 
 
+ODD = '"edges": {"bandwidth": 712345.6789012}'
+"""The transfer of one byte is a whole number of no unit above 1e-12."""
+
+
+def test_times_on_a_slow_rank_stay_exact_beside_transfers_that_cannot_be():
+    """The transfer's missing unit left the factor out: the rank's work was 2.666666."""
+    costs = parse_costs(
+        f'{{"speed": ["4/3"], {ODD}, "stages": [{{"forward": 1, "backward": 1, '
+        '"output_bytes": 1}]}'
+    )
+    step = simulate(generate("1f1b", 1, 1), costs)
+    assert Fraction(step.work[0], step.ticks_per_unit) == Fraction(8, 3)
+
+
+def test_transfers_that_cannot_be_exact_are_as_fine_as_short_times_need():
+    """They went to the nearest millionth of a unit, whatever the times: 1.4e-6 was 1e-6."""
+    costs = parse_costs(
+        f'{{{ODD}, "stages": [{{"forward": 1e-5, "backward": 1e-5, "output_bytes": 1}}]}}'
+    )
+    assert costs.in_unit(costs.edge.transfer(1)) == pytest.approx(1 / 712345.6789012, rel=1e-6)
+
+
+def test_exact_transfers_leave_room_for_long_times():
+    """The file was refused: 5e6 of 7e11 ticks are too long, though no time needs that many."""
+    costs = parse_costs(
+        '{"edges": {"bandwidth": 7e11}, "stages": [{"forward": 5e6, "backward": 5e6, '
+        '"output_bytes": 1}]}'
+    )
+    step = simulate(generate("1f1b", 1, 1000), costs)
+    assert step.in_unit(step.makespan) == 1e10
+
+
 def test_edges_by_class_and_by_pair():
     rows = ",".join(['{"forward": 1, "backward": 1}'] * 4)
     costs = parse_costs(

@@ -28,6 +28,7 @@ from unbubble import quantity
 from unbubble.costs import (
     CHANNELS,
     MAX_TICKS,
+    MAX_TICKS_PER_UNIT,
     TIMES,
     Costs,
     Duration,
@@ -37,13 +38,10 @@ from unbubble.costs import (
     ticks_for,
 )
 from unbubble.document import Value, load, parse
-from unbubble.errors import InputError
 from unbubble.files import write_text
 
 WHAT = "a costs file with rows under stages or layers"
 NANOSECONDS = 10**9
-ENOUGH = 10**6
-"""Ticks a unit of which one more or less does not matter."""
 PARTS = Duration._fields
 ROW_BYTES = ("held_until_input_bytes", "held_until_weight_bytes", "weight_bytes", "output_bytes")
 HOST_TIMES = ("send_host", "recv_host", "action_overhead")
@@ -175,19 +173,24 @@ def _clock(keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]) -> Cl
 def _exact_ticks(
     plain: list[Fraction], keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]
 ) -> int:
-    """Ticks that make the times exact, on slow ranks and of transfers too where they can be."""
+    """Ticks that make the times exact, on slow ranks and of transfers too where they can be; else
+    as many as let a million of the longest times add up."""
     ticks = ticks_for(plain)
+    factors = _speed(keys["speed"]).values() if "speed" in keys else ()
     edges = _edge_tables(keys["edges"]) if "edges" in keys else {}
     speeds = [_bandwidth(edge["bandwidth"], "") for edge in edges.values() if "bandwidth" in edge]
     sizes = {row["output_bytes"].size() for row in rows if "output_bytes" in row}
-    try:
-        ticks = ticks_for([*plain, *(size / speed for size in sizes for speed in speeds)])
-    except InputError:
-        return ticks * max(1, ENOUGH // ticks)
-    factors = _speed(keys["speed"]).values() if "speed" in keys else ()
-    exact = ticks * lcm(*(factor.denominator for factor in factors))
-    # a factor of many digits must leave room for the times to add up
-    return exact if exact <= max(ticks, ENOUGH) else ticks * max(1, ENOUGH // ticks)
+    transfers = [size / speed for size in sizes for speed in speeds]
+    longest = max(1, *transfers, max(plain, default=0) * max(factors, default=1))
+    most = int(MAX_TICKS_PER_UNIT / longest)
+    slowed = ticks * lcm(*(factor.denominator for factor in factors))
+    exact = lcm(slowed, *(transfer.denominator for transfer in transfers))
+    if exact <= most:
+        return exact
+    ticks = slowed if slowed <= most else ticks
+    while 10 * ticks <= most:
+        ticks *= 10
+    return ticks
 
 
 def _times(
