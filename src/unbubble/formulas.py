@@ -107,7 +107,8 @@ class Form(NamedTuple):
     it is exact, and `exact(p, m, times)` whether that is so beyond equal stages and no
     communication. Elsewhere it is an estimate; where `only` is set nothing is published for
     elsewhere, and it is refused. `least(p)` is the smallest m for which it holds; of the schedules
-    whose bubble fraction the sizes alone give, it is 1.
+    whose bubble fraction the sizes alone give, it is 1. `splits`: every backward runs as I and W,
+    whatever a full one takes.
     """
 
     formula: str
@@ -118,6 +119,11 @@ class Form(NamedTuple):
     exact: Callable[[int, int, Times], bool] = lambda p, m, t: True
     only: bool = False
     least: Callable[[int], int] = lambda p: 1
+    splits: bool = False
+
+    def of(self, times: Times) -> Times:
+        """The times of what the schedule runs."""
+        return times._replace(backward_measured=None) if self.splits else times
 
 
 _FLUSH = Form(
@@ -133,7 +139,7 @@ _ZB_V = Form(
     lambda p, v, t: Fraction(0),
     "equal stages, no communication, m ≥ 2p−1, F = I = W",
     lambda p, m, t: m >= 2 * p - 1 and t.forward == t.backward_input == t.backward_weight,
-    only=True, least=lambda p: 2 * p - 1,
+    only=True, least=lambda p: 2 * p - 1, splits=True,
 )  # fmt: skip
 _DUALPIPE = Form(
     "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
@@ -141,10 +147,11 @@ _DUALPIPE = Form(
     lambda p, v, t: (
         (Fraction(p * v, 2) - 1) * (t.overlapped + t.backward - 3 * t.backward_weight) / v
     ),
-    "equal stages, no communication, m ≥ 2p, W ≤ F = I, F&B = F + B",
+    "equal stages, no communication, m ≥ 2p, W ≤ F = I, B = I + W, F&B = F + B",
     lambda p, m, t: (
         m >= 2 * p
         and t.backward_weight <= t.forward == t.backward_input
+        and t.backward == t.backward_input + t.backward_weight
         and t.overlapped == t.forward + t.backward
     ),
     least=lambda p: 2 * p,
@@ -162,14 +169,14 @@ FORMS: dict[str, Form] = {
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight),
         "equal stages, no communication, m ≥ p, W ≤ F; where W ≤ I it is idle in the makespan too",
         lambda p, m, t: m >= p and t.backward_weight <= t.forward,
-        least=lambda p: p,
+        least=lambda p: p, splits=True,
     ),
     "zb-h2": Form(
         "(p−1)(F+I−2W)", "span", ZERO_BUBBLE,
         lambda p, v, t: (p - 1) * (t.forward + t.backward_input - 2 * t.backward_weight),
         "equal stages, no communication, m ≥ 2p−1, W ≤ F or I ≤ F",
         lambda p, m, t: m >= 2 * p - 1 and min(t.backward_weight, t.backward_input) <= t.forward,
-        least=lambda p: 2 * p - 1,
+        least=lambda p: 2 * p - 1, splits=True,
     ),
     "zb-v": _ZB_V,
     "zbv-zero-bubble": _ZB_V,

@@ -158,3 +158,29 @@ def test_it_loads_nothing_heavy():
     )
     out = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert out.splitlines()[1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("line", "metric"),
+    [("zb-h1 -p 6 -m 14", "bubble_fraction_span"), ("zb-h2 -p 5 -m 16", "bubble_fraction_span"),
+     ("dualpipe-v -p 3 -m 11", "bubble_fraction")],
+)  # fmt: skip
+def test_a_measured_full_backward_is_not_what_a_split_one_takes(unbubble, line, metric):
+    """Beside I and W a B of its own was taken for the work of schedules that run I and W: ZB-H1's
+    bubble fraction was 19.2 % for 15.2, and called exact. DualPipe runs both kinds, and its form
+    holds for B = I + W only."""
+    line = f"--schedule {line} --forward 2 --backward-input 2 --backward-weight 1 --json"
+    exact = unbubble(f"simulate --backward 1 {line}").json[metric]
+    answer = unbubble(f"bubble --backward 1 {line}").json
+    assert answer["schedule_exact"] == ("dualpipe" not in line)
+    assert (answer["schedule_bubble_fraction"] == pytest.approx(exact)) == answer["schedule_exact"]
+
+
+def test_where_a_closed_form_begins_is_not_the_fewest_microbatches(unbubble):
+    """ZB-H2's form is for m ≥ 2p−1 = 9, which was said to be needed for 30 %; 4 do it."""
+    assert (
+        "m ≥ 9, of fewer the closed form"
+        in unbubble("bubble --schedule zb-h2 -p 5 --target 30%").out
+    )
+    assert unbubble("simulate --schedule zb-h2 -p 5 -m 4 --json").json["bubble_fraction_span"] < 0.3
+    assert "fewer" not in unbubble("bubble --schedule 1f1b -p 5 --target 30%").out

@@ -142,7 +142,8 @@ def _print(
     p, m, v = answer["ranks"], answer["microbatches"], answer["virtual_stages"]
     fraction, overhead = answer["bubble_fraction"], answer["bubble_overhead"]
     rule = answer["legal_rule"]
-    of_total, of_work = f"idle / {FORMS[name].metric}", "idle / work"
+    base = name
+    of_total, of_work = f"idle / {FORMS[base].metric}", "idle / work"
     if by_sizes := name in BY_SIZES:
         vm, divisor = ("m", "m") if v == 1 else ("vm", "(vm)")
         of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
@@ -170,8 +171,10 @@ def _print(
         say(f"m = {m}          {verdict} ({rule})")
     if target is not None:
         wanted, legal = answer["microbatches_for_target"], answer["microbatches_for_target_legal"]
+        first = wanted == FORMS[base].least(p) > 1
         say(
             f"within {target}      m ≥ {wanted}"
+            + (", of fewer the closed form does not tell" if first else "")
             + (f", the next legal is {legal}" if legal != wanted else "")
             + f" ({rule})"
         )
@@ -310,12 +313,14 @@ def _times(name: str, given: shared.Given) -> Times:
             f"the bubble of {name}, {form.formula}, needs the parts of the backward; give "
             "--backward-input and --backward-weight"
         )
-    return Times(
-        known.get("forward", Fraction(1)),
-        known.get("backward_input", Fraction(1)),
-        known.get("backward_weight", Fraction(1)),
-        known.get("backward"),
-        known.get("overlapped"),
+    return form.of(
+        Times(
+            known.get("forward", Fraction(1)),
+            known.get("backward_input", Fraction(1)),
+            known.get("backward_weight", Fraction(1)),
+            known.get("backward"),
+            known.get("overlapped"),
+        )
     )
 
 

@@ -19,8 +19,8 @@ dualpipe-v p=2 m=4 v=2, F=I=W=1, F&B=3            bubble (p−1)(F&B+B−3W) = 2
 rank 0  0 1 2 0 a A 1 3+b+b . 2+a+a c c . 3+b+b d d c C d D
 rank 1  . 0 0 1 1 2 a a 2+a+a 3+b+b 3+b+b c c c c . d d D D
 
-Both formulas are exact where W ≤ F = I and F&B = F + B. On both, a rank sees two streams, the near
-one (which reaches it first) and the far one, and takes the same eight steps.
+Both formulas are exact where W ≤ F = I, B = I + W, F&B = F + B. On both, a rank sees two
+streams, the near one (which reaches it first) and the far one, and takes the same eight steps.
 """
 
 from array import array
