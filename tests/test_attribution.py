@@ -11,7 +11,7 @@ from tests.oracle.attribution import ladder
 from tests.strategies_costs import cases, lowered, orders
 
 from unbubble.action import JOINED
-from unbubble.attribution import attribute
+from unbubble.attribution import attribute, attribute_together
 from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.families import generate
@@ -207,3 +207,19 @@ def test_the_steady_state_has_no_remainder_either(times, microbatches, p2p):
         assert row.overhead == row.imbalance_jitter == 0
         assert row.compute == attribution.microbatches * sum(times[row.rank])
     assert attribution.ladder.static == attribution.microbatches * slowest
+
+
+def test_replicas_have_one_ladder():
+    """A fast replica's wait for a slow one at the step's end was its overhead."""
+    order = generate("1f1b", 2, 4)
+    fast, slow = (
+        simulate(order, Costs.uniform(order.placement, forward=t, backward=2 * t)) for t in (1, 3)
+    )
+    both = attribute_together([replace(fast, finish=slow.finish), slow])
+    assert [found.ladder for found in both] == [both[0].ladder] * 2
+    assert (both[0].ladder.ideal, both[0].ladder.measured) == (30, 45)  # 5 × (F+B), at 6 and at 9
+    for found, work in zip(both, (12, 36), strict=True):
+        for row in found.ranks:
+            assert sum(row[1:7]) == row.total == 45
+            assert (row.compute, row.bubble, row.imbalance_static) == (work, 6, 39 - work)
+            assert row.imbalance_jitter == row.communication == row.overhead == 0

@@ -125,34 +125,54 @@ def attribute(timeline: Timeline, costs: Costs | None = None) -> Attribution:
     the ends of two backwards on the first stage, over `microbatches`. Raises InputError where such
     a timeline is too short to have one.
     """
-    window = _Window(timeline)
-    rows = [_parts(timeline, rank, window) for rank in range(timeline.ranks)]
-    _clip_from_latest_start(timeline, rows)
-    work = [sum(row.compute[row.inside]) for row in rows]
-    mean = Fraction(sum(work), len(work))
-    scale = _scale(rows, timeline)
-    ladder = _ladder(timeline, costs, window, rows, scale)
-    classes = tuple(
-        RankClasses(
-            rank=rank,
-            compute=Fraction(own),
-            bubble=ladder.ideal - mean,
-            imbalance_static=(ladder.static - own) - (ladder.ideal - mean),
-            imbalance_jitter=ladder.jitter - ladder.static,
-            communication=ladder.communication - ladder.jitter,
-            overhead=ladder.measured - ladder.communication,
-            total=ladder.measured,
-            recompute=_recompute(timeline, rank, row.inside),
-            optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
+    return attribute_together([timeline], costs)[0]
+
+
+def attribute_together(
+    timelines: Sequence[Timeline], costs: Costs | None = None
+) -> tuple[Attribution, ...]:
+    """Split one step of pipelines that wait for each other at its end, a job's replicas.
+
+    All of them have one ladder: an ideal rank's work is the mean over the ranks of all, and every
+    rung is as long as it takes the slowest of them, so that waiting for it is imbalance.
+    """
+    windows = [_Window(timeline) for timeline in timelines]
+    rows = [
+        [_parts(timeline, rank, window) for rank in range(timeline.ranks)]
+        for timeline, window in zip(timelines, windows, strict=True)
+    ]
+    for timeline, own in zip(timelines, rows, strict=True):
+        _clip_from_latest_start(timeline, own)
+    work = [[sum(row.compute[row.inside]) for row in own] for own in rows]
+    mean = Fraction(sum(map(sum, work)), sum(map(len, work)))
+    rungs = [
+        _ladder(timeline, costs, window, own, mean)
+        for timeline, window, own in zip(timelines, windows, rows, strict=True)
+    ]
+    ladder = Ladder(*map(max, zip(*rungs, strict=True)))
+    return tuple(
+        Attribution(
+            ranks=tuple(
+                RankClasses(
+                    rank=rank,
+                    compute=Fraction(own),
+                    bubble=ladder.ideal - mean,
+                    imbalance_static=(ladder.static - own) - (ladder.ideal - mean),
+                    imbalance_jitter=ladder.jitter - ladder.static,
+                    communication=ladder.communication - ladder.jitter,
+                    overhead=ladder.measured - ladder.communication,
+                    total=ladder.measured,
+                    recompute=_recompute(timeline, rank, row.inside),
+                    optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
+                )
+                for rank, (own, row) in enumerate(zip(work[number], rows[number], strict=True))
+            ),
+            ladder=ladder,
+            microbatches=windows[number].microbatches,
+            unit=timeline.unit,
+            ticks_per_unit=timeline.ticks_per_unit,
         )
-        for rank, (own, row) in enumerate(zip(work, rows, strict=True))
-    )
-    return Attribution(
-        ranks=classes,
-        ladder=ladder,
-        microbatches=window.microbatches,
-        unit=timeline.unit,
-        ticks_per_unit=timeline.ticks_per_unit,
+        for number, timeline in enumerate(timelines)
     )
 
 
@@ -164,8 +184,14 @@ def _recompute(timeline: Timeline, rank: int, inside: slice) -> Fraction | None:
 
 
 def _ladder(
-    timeline: Timeline, costs: Costs | None, window: "_Window", rows: Sequence["_Row"], scale: int
+    timeline: Timeline,
+    costs: Costs | None,
+    window: "_Window",
+    rows: Sequence["_Row"],
+    mean: Fraction,
 ) -> Ladder:
+    """The rungs of one pipeline; `mean` is the work of an ideal rank."""
+    scale = _scale(rows, timeline, mean)
     schedule = timeline.schedule
     whole = Program(schedule, _timeless(timeline, costs))
     bare = whole
@@ -186,8 +212,7 @@ def _ladder(
         ]
         return Fraction(window.length(bare, bare.times(chosen), kept), scale)
 
-    target = sum(sum(row.compute[row.inside]) for row in rows) * scale // len(rows)
-    ideal = rung([_means(row, scale, target) for row in rows])
+    ideal = rung([_means(row, scale, int(mean * scale)) for row in rows])
     static = rung([_means(row, scale) for row in rows])
     jitter = rung([array("q", (t * scale for t in row.compute)) for row in rows])
     everything = [
@@ -317,13 +342,12 @@ def _clip_from_latest_start(timeline: Timeline, rows: Sequence[_Row]) -> None:
             rows[rank].communication[i] = max(rows[rank].communication[i] - waited, 0)
 
 
-def _scale(rows: Sequence[_Row], timeline: Timeline) -> int:
+def _scale(rows: Sequence[_Row], timeline: Timeline, work: Fraction) -> int:
     """The common denominator on which every duration of every rung is a whole number.
 
     Where that is beyond what the simulator can add up, the ideal rung's durations, else all means,
     are rounded to the finest denominator that fits, each rank's work staying exact.
     """
-    ranks, everything = len(rows), sum(sum(row.compute[row.inside]) for row in rows)
     means, scaled = 1, 1
     for row in rows:
         own = sum(row.compute[row.inside])
@@ -332,13 +356,15 @@ def _scale(rows: Sequence[_Row], timeline: Timeline) -> int:
             mean = Fraction(row.of_kind(kind), kinds.count(kind))
             share = mean / own if own else Fraction(1, len(kinds))
             means = lcm(means, mean.denominator)
-            scaled = lcm(scaled, (share * everything / ranks).denominator)
+            scaled = lcm(scaled, (share * work).denominator)
     longest = sum(map(sum, timeline.ends)) - sum(map(sum, timeline.starts))
+    longest = max(longest, int(work * len(rows)))
     longest += sum(t.end - t.start for t in timeline.transfers)
     room = (MAX_TOTAL_TICKS - 1) // (4 * max(longest, 1))
-    if room < ranks:
+    whole = work.denominator
+    if room < whole:
         raise InputError("the times are too long to add up exactly; use a coarser unit")
-    for step in (lcm(ranks, means, scaled), lcm(ranks, means), ranks):
+    for step in (lcm(whole, means, scaled), lcm(whole, means), whole):
         if step <= room:
             break
     exact = step % scaled == 0

@@ -6,10 +6,11 @@ import statistics
 import pytest
 from tests.shared import shared
 
-from unbubble.attribution import attribute
+from unbubble.attribution import CLASSES, attribute
 from unbubble.errors import InputError
 from unbubble.trace import bytedance, read
 from unbubble.trace.assembly import assemble
+from unbubble.trace.findings import findings
 from unbubble.trace.slowdowns import slowdowns
 
 FOLDER = "traces/bytedance_straggler"
@@ -136,3 +137,34 @@ def test_a_cut_off_file_is_named(tmp_path):
     (tmp_path / "t.parquet").write_bytes(data[:50_000])
     with pytest.raises(InputError, match="not a readable parquet file"):
         read([tmp_path / "t.parquet"])
+
+
+def test_replicas_that_wait_for_a_slow_one_are_imbalanced(tmp_path):
+    """The wait for another replica's gradients was overhead of the runtime, half of the step in the
+    published job AR, and a replica that waited spoke for the job in SE."""
+    import pyarrow
+    from pyarrow import compute, parquet
+
+    table = parquet.read_table(shared(FOLDER) / "trace-ST.parquet")
+    rows = table.filter(compute.equal(table["step"], 1048)).to_pylist()
+    own = [row for row in rows if row["optype"] not in bytedance.TAIL]
+    for row in own:
+        for name in ("start_ts", "duration"):
+            row[name] *= 1 + row["dp_rank"]
+    until = {row["rank"]: row["start_ts"] + row["duration"] for row in own}
+    late = max(until.values())
+    for row in sorted(rows, key=lambda row: row["start_ts"]):
+        if row["optype"] in bytedance.TAIL:  # each from when its rank is there, 10 ms for the last
+            end = max(until[row["rank"]], late) + 0.01
+            row["start_ts"], row["duration"] = until[row["rank"]], end - until[row["rank"]]
+            until[row["rank"]] = end
+    parquet.write_table(pyarrow.Table.from_pylist(rows, table.schema), tmp_path / "t.parquet")
+    answer = findings(read([tmp_path / "t.parquet"]))
+    assert answer["pipeline_ranks"] == [1, 3, 5, 7]
+    assert answer["verdict"].startswith("not bubble-limited: imbalance is")
+    assert answer["advice"][0]["what"] == "balance the stages and the replicas"
+    assert answer["fractions"]["overhead"] < 0.05
+    for row in answer["ranks"]:
+        assert sum(row[f"{name}_s"] for name in CLASSES) == pytest.approx(row["total_s"])
+        if row["rank"] % 2 == 0:
+            assert row["imbalance_static_s"] > 0.3 * row["total_s"]

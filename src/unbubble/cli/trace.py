@@ -18,6 +18,7 @@ from unbubble.quantity import shown_time
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from unbubble.attribution import Attribution
     from unbubble.plan import Plan
     from unbubble.simulate import Timeline
     from unbubble.trace import Trace
@@ -179,9 +180,9 @@ def _write(
     wanted = {key: options[key] for key in writers if options[key]}
     if not wanted and not pictures:
         return
-    timeline = next(
-        (p.timeline for p in trace.pipelines
-         if list(p.ranks) == answer["pipeline_ranks"] and p.timeline is not None), None,
+    place, timeline = next(
+        (i, p.timeline) for i, p in enumerate(trace.pipelines)
+        if list(p.ranks) == answer["pipeline_ranks"]
     )  # fmt: skip
     if timeline is None:
         option = shared.flag(next(iter({**wanted, **pictures})))
@@ -191,15 +192,24 @@ def _write(
     for key, path in wanted.items():
         writers[key](timeline, path)
     if pictures:
-        _pictures(timeline, plan, answer, pictures)
+        from unbubble.trace.findings import attributions
+
+        classes = attributions(trace.pipelines)[place]
+        assert classes is not None
+        _pictures(timeline, classes, plan, answer, pictures)
 
 
 def _pictures(
-    timeline: "Timeline", plan: "Plan | None", answer: Mapping[str, Any], files: Mapping[str, str]
+    timeline: "Timeline",
+    classes: "Attribution",
+    plan: "Plan | None",
+    answer: Mapping[str, Any],
+    files: Mapping[str, str],
 ) -> None:
     """The measured step, below the one that the plan predicts if it does so in seconds."""
     from dataclasses import replace
 
+    from unbubble.attribution import attribute
     from unbubble.prediction import predict
     from unbubble.report import write
 
@@ -215,6 +225,7 @@ def _pictures(
         chrome=files.get("chrome"),
         html=files.get("html"),
         title=f"{answer['schedule']}, step {answer['step']}",
+        attributions=[*([attribute(predicted, plan.costs)] if predicted and plan else []), classes],
         facts=[("format", answer["format"]), ("verdict", answer["verdict"])],
         warnings=[f"cannot tell: {text}" for text in answer["unknown"]]
         + [f"recovered: {text}" for text in answer["recovered"]],

@@ -31,12 +31,15 @@ class Change(NamedTuple):
     share: float
 
 
-def advice(timeline: Timeline, attribution: Attribution, costs: Costs, family: str) -> list[Change]:
-    """The changes that win something, the best first; `family` is that of the order, if known."""
+def advice(
+    timeline: Timeline, attribution: Attribution, costs: Costs, family: str, replicas: bool = False
+) -> list[Change]:
+    """The changes that win something, the best first; `family` is that of the order, if known;
+    `replicas`: there are other pipelines, which wait for the slowest at the step's end."""
     total = attribution.ladder.measured
     gains = attribution.gains
     found = {
-        "balance the stages": gains.imbalance_static,
+        f"balance the stages{' and the replicas' * replicas}": gains.imbalance_static,
         "make every microbatch take the same time": gains.imbalance_jitter,
         "faster links, or communication behind compute": gains.communication,
         "less overhead of the runtime": gains.overhead,

@@ -1,10 +1,10 @@
 """Findings: everything that is asked of a trace, as one answer for the command line's JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
-from unbubble.attribution import CLASSES, Attribution, attribute
+from unbubble.attribution import CLASSES, Attribution, attribute_together
 from unbubble.plan import Plan
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
@@ -25,10 +25,15 @@ Json = dict[str, Any]
 def findings(trace: Trace, plan: Plan | None = None) -> Json:
     """The answer for a trace; times in seconds, fractions of the step between 0 and 1.
 
-    The slowest pipeline speaks for the job; `pipelines` has the others, where there are several.
+    Of several pipelines the one that is at work for the longest speaks for the job, since the
+    others wait for it at the step's end; `pipelines` has all of them, and means are over all ranks.
     """
-    found = [_pipeline(one, plan) for one in trace.pipelines]
-    slowest = max(found, key=lambda one: one["step_s"] or 0)
+    parts = attributions(trace.pipelines)
+    replicas = len(parts) > 1
+    found = [_pipeline(*one, plan, replicas) for one in zip(trace.pipelines, parts, strict=True)]
+    slowest = max(found, key=lambda one: (one["makespan_s"] or 0, one["step_s"]))
+    if len(whole := [one.timeline for one in trace.pipelines if one.timeline is not None]) > 1:
+        slowest = {**slowest, **_of_job(whole, [row for one in found for row in one["ranks"]])}
     answer = {
         "format": trace.format,
         "step": trace.step,
@@ -45,11 +50,39 @@ def findings(trace: Trace, plan: Plan | None = None) -> Json:
     return answer
 
 
+def _of_job(timelines: Sequence[Timeline], rows: Sequence[Json]) -> Json:
+    """What is a mean over the ranks of several pipelines."""
+    told = [row for row in rows if row["bubble_s"] is not None]
+    ranks, makespan = sum(one.ranks for one in timelines), max(one.makespan for one in timelines)
+    work = sum(sum(one.work) for one in timelines)
+    fractions = _fractions(told)
+    return {
+        "bubble_fraction": 1 - work / (ranks * makespan) if makespan else 0.0,
+        "fractions": fractions,
+        "verdict": verdict(fractions),
+    }
+
+
+def _fractions(rows: Sequence[Json]) -> dict[str, float]:
+    """The mean of each class over the ranks, of the step."""
+    total = sum(row["total_s"] for row in rows)
+    return {c: sum(row[f"{c}_s"] for row in rows) / total for c in CLASSES}
+
+
+def attributions(pipelines: Sequence[Pipeline]) -> list[Attribution | None]:
+    """The classes of every pipeline of a job that has a timeline."""
+    timelines = [one.timeline for one in pipelines if one.timeline is not None]
+    found = iter(attribute_together(timelines) if timelines else ())
+    return [None if one.timeline is None else next(found) for one in pipelines]
+
+
 def _merged(lists: Iterable[list[str]]) -> list[str]:
     return list(dict.fromkeys(text for one in lists for text in one))
 
 
-def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
+def _pipeline(
+    one: Pipeline, attribution: Attribution | None, plan: Plan | None, replicas: bool
+) -> Json:
     answer: Json = {
         "pipeline_ranks": list(one.ranks),
         "schedule": None,
@@ -75,7 +108,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "recovered": list(one.recovered),
         "unknown": list(one.unknown),
     }
-    if one.timeline is None or one.clocks is None:
+    if one.timeline is None or one.clocks is None or attribution is None:
         answer["ranks"] = _busy(one)
         answer["step_s"] = max((o.busy.total for o in one.observed), default=0) / NS
         answer["verdict"] = "cannot tell"
@@ -85,10 +118,9 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         return answer
     timeline, clocks = one.timeline, one.clocks
     family = recognised(timeline.schedule)
-    attribution, costs, times = attribute(timeline), observed_costs([timeline]), usual([timeline])
+    costs, times = observed_costs([timeline]), usual([timeline])
     rows = classes(one, attribution)
-    fractions = {c: sum(row[f"{c}_s"] for row in rows) / sum(row["total_s"] for row in rows)
-                 for c in CLASSES}  # fmt: skip
+    fractions = _fractions(rows)
     seconds = timeline.in_unit
     uncertainty = clocks.uncertainty
     answer |= {
@@ -113,7 +145,7 @@ def _pipeline(one: Pipeline, plan: Plan | None) -> Json:
         "waits": _waits(timeline, one.ranks),
         "advice": [
             {"what": c.what, "gain_s": seconds(c.gain), "share": c.share}
-            for c in advice(timeline, attribution, costs, family)
+            for c in advice(timeline, attribution, costs, family, replicas)
         ],
         "verdict": verdict(fractions),
     }
