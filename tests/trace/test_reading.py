@@ -19,6 +19,7 @@ from unbubble.simulate import simulate
 from unbubble.trace import read
 from unbubble.trace.findings import findings
 from unbubble.trace.layout import parse_layout, pipelines
+from unbubble.trace.sources import expand
 
 GLOO = "traces/torch_gloo"
 
@@ -37,6 +38,15 @@ def test_a_folder_a_pattern_and_files_are_the_same(tmp_path):
     ]
     assert len({str(r.pipelines[0].timeline) for r in readings}) == 1
     assert all(r.pipelines[0].ranks == (0, 1) for r in readings)
+
+
+def test_files_are_in_the_order_of_their_numbers_however_they_are_given(tmp_path):
+    """A folder's were in that of their letters, node10 before node9."""
+    files = [tmp_path / f"node{number}.json" for number in (8, 9, 10)]
+    for path in files:
+        path.touch()
+    for given in ([tmp_path], [tmp_path / "node*.json"], sorted(files)):
+        assert expand(given)[0] == files
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])

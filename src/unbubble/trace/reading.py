@@ -22,7 +22,7 @@ from unbubble.trace.groups import groups
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
-from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of, in_order
+from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
 from unbubble.trace.steps import Steps, some
 
 
@@ -186,10 +186,8 @@ def _numbered(ranks: list[RankSteps], files: Sequence[str]) -> list[RankSteps]:
     if len(ranks) == 1 and ranks[0].rank is None:
         ranks = [replace(ranks[0], rank=0)]
     if any(rank.rank is None for rank in ranks):
-        several = len(files) > 1
-        note = ("ranks, from the order of the files' names",) if several else ()
-        ordered = sorted(ranks, key=lambda rank: in_order(rank.source)) if several else ranks
-        ranks = [_renumbered(rank, i, note) for i, rank in enumerate(ordered)]
+        note = ("ranks, from the order of the files' names",) if len(files) > 1 else ()
+        ranks = [_renumbered(rank, i, note) for i, rank in enumerate(ranks)]
     ranks.sort(key=lambda rank: rank.rank or 0)
     for one, other in pairwise(ranks):
         if one.rank == other.rank:

@@ -25,7 +25,8 @@ class OtherKind(InputError):  # noqa: N818
 
 
 def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
-    """The files of paths, folders and patterns in order; and whether all were named one by one."""
+    """The files of paths, folders and patterns, in the order of their names; and whether all were
+    named one by one."""
     files: dict[Path, None] = {}
     exact = True
     for given in map(str, paths):
@@ -35,7 +36,7 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
         try:
             if path.is_dir():
                 exact = False
-                found = [p for p in sorted(path.iterdir()) if p.is_file() and p.name[0] != "."]
+                found = [p for p in path.iterdir() if p.is_file() and p.name[0] != "."]
                 if not found:
                     raise InputError(f"{given}: the folder holds no file; a trace was expected")
             elif path.is_file():
@@ -44,7 +45,7 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
                 raise InputError(f"{given}: neither a file nor a folder, and a trace is read twice")
             else:
                 exact = False
-                found = [p for p in sorted(map(Path, glob(given, recursive=True))) if p.is_file()]
+                found = [p for p in map(Path, glob(given, recursive=True)) if p.is_file()]
                 if not found:
                     raise InputError(f"{given}: no such file, folder or pattern of files")
         except InputError:
@@ -54,7 +55,7 @@ def expand(paths: Iterable[str | Path]) -> tuple[list[Path], bool]:
         files |= dict.fromkeys(found)
     if not files:
         raise InputError("no trace was given")
-    return list(files), exact
+    return sorted(files, key=_in_order), exact
 
 
 def format_of(path: Path) -> tuple[str | None, str]:
@@ -133,10 +134,10 @@ def _gzip_head(data: bytes) -> bytes:
 _RANK = re.compile(r"rank[_-]?([0-9]{1,9})", re.IGNORECASE)
 
 
-def in_order(name: str) -> list[tuple[int, str]]:
+def _in_order(path: Path) -> list[tuple[int, str]]:
     """A key for names in which a number counts as one: `node10` comes after `node9`."""
     return [(int(part), "") if part.isdecimal() else (-1, part)
-            for part in re.split("([0-9]{1,18})", name)]  # fmt: skip
+            for part in re.split("([0-9]{1,18})", str(path))]  # fmt: skip
 
 
 def rank_in_name(path: str | Path) -> int | None:
