@@ -119,7 +119,10 @@ def test_without_its_last_stage_there_are_no_classes(replicas, tmp_path):
             assert pipeline.timeline is not None
             continue
         assert pipeline.timeline is None
-        assert "goes to stage 3, whose rank's trace is missing" in pipeline.unknown[-1]
+        # beside a whole replica its ranks are counted, else its transfers show it
+        beside = "the pipeline has 4 ranks and 3 traces are here"
+        alone = "goes to stage 3, whose rank's trace is missing"
+        assert (beside if len(replicas) == 1 else alone) in pipeline.unknown[-1]
         assert all(one.busy.compute > 0 for one in pipeline.observed)
 
 

@@ -49,7 +49,8 @@ def test_megascan_ends_with_the_iteration():
     tails = [e for r in range(4) for e in pipeline.timeline.events(r) if not e.action.is_compute]
     assert {e.action.kind for e in tails} == {Kind.REDUCE_GRAD}
     assert len({e.start for e in tails}) == 1  # from the last rank's arrival
-    assert pipeline.timeline.finish == 712_910_000 - 770_000
+    length = 712_910_000 - 770_000
+    assert abs(pipeline.timeline.finish - length) <= pipeline.clocks.uncertainty
 
 
 def test_primus_is_a_replay_within_a_percent():

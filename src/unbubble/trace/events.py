@@ -50,6 +50,11 @@ class Args(msgspec.Struct, gc=False, rename={
     microbatch: Any = None
     model_chunk: Any = None
     pp_rank: Any = None
+    dp_rk: Any = None
+    pp_rk: Any = None
+    tp_rk: Any = None
+    micro_batch_index: Any = None
+    data: Any = None
 
 
 class Event(msgspec.Struct, gc=False):

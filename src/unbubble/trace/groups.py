@@ -33,7 +33,8 @@ def groups(
             )
     elif all(one.replica is not None for one in chosen):
         replicas = sorted({one.replica for one in chosen if one.replica is not None})
-        return [Group([one for one in chosen if one.replica == r]) for r in replicas]
+        rows = [[one for one in chosen if one.replica == r] for r in replicas]
+        return [Group(row, max(map(len, rows))) for row in rows]
     elif all(one.pipeline_group for one in chosen):
         members = list(map(list, dict.fromkeys(one.pipeline_group for one in chosen)))
     elif all(seen.action.stage != NO_STAGE for one in chosen for seen in one.actions):

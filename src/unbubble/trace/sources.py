@@ -92,8 +92,8 @@ def format_of(path: Path) -> tuple[str | None, str]:
     late = text[:1] == b"{" and len(head) >= HEAD_BYTES
     if begins_list(text) or (late and holds_events(path)):
         return KINETO, "traceEvents"
-    if text[:1] == b"[" and b'"pp_rank"' in text and b'"ph"' in text:
-        return MEGASCAN, "events with pp_rank"
+    if text[:1] == b"[" and b'"ph"' in text and re.search(rb'"pp_(rank|rk)"', text):
+        return MEGASCAN, "events with pp_rank or pp_rk"
     keys = dict.fromkeys(re.findall(rb'"([\w .-]{1,40})"\s*:', text[:4096]))
     shown = ", ".join(key.decode(errors="replace") for key in list(keys)[:8])
     what = "an object" if text[:1] == b"{" else "a list"
