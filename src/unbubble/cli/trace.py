@@ -31,6 +31,8 @@ LIMITS = {
     "min_compute": ("compute", "compute"),
 }
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LEAST_SHOWN = 0.0005
+"""Less of the step is shown as 0.0 %."""
 OUTPUTS = ("write_costs", "write_plan", "save", "svg", "chrome", "html")
 
 
@@ -324,9 +326,9 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             for row in answer["stages"]
         ]
     )  # fmt: skip
-    if answer["advice"]:
+    if worth := [row for row in answer["advice"] if row["share"] >= LEAST_SHOWN]:
         say("\nwhat would win how much of the step:")
-        for row in answer["advice"][:6]:
+        for row in worth[:6]:
             say(f"  {row['share']:6.1%}  {row['what']}")
     for row in answer["stragglers"][:3]:
         say(

@@ -90,10 +90,15 @@ class DeviceStep:
         for kernel in self.launched_in((after, max(after, first_optimizer))):
             if kernel.kind == COLLECTIVE:
                 action = Action(Kind.REDUCE_GRAD, NO_STAGE)
-                members = self.trace.members.get((kernel.start, kernel.end), "")
-                turns[members] += 1
-                group = f"collective {turns[members]} of ranks {members}" if members else ""
-                found.append(Seen(action, kernel.start, kernel.end, name="reduce", group=group))
+                ranks, members = self.trace.members.get((kernel.start, kernel.end), ("", 0))
+                turns[ranks] += 1
+                group = f"collective {turns[ranks]} of ranks {ranks}" if ranks else ""
+                found.append(
+                    Seen(
+                        action, kernel.start, kernel.end, name="reduce", group=group,
+                        members=members,
+                    )
+                )  # fmt: skip
         for interval in ranges:
             action = Action(Kind.OPTIMIZER, NO_STAGE)
             if seen := _seen(action, self.launched_in(interval)):

@@ -33,7 +33,8 @@ _EMPTY = re.compile(rb"\s*\]")
 
 class Args(msgspec.Struct, gc=False, rename={
     "external": "External id", "collective": "Collective name", "group": "Process Group Name",
-    "ranks": "Process Group Ranks", "sequence": "Sequence number",
+    "ranks": "Process Group Ranks", "size": "Group size",
+    "sequence": "Sequence number",
     "forward_thread": "Fwd thread id",
 }):  # fmt: skip
     """The few arguments that are looked at, of any type: files are not trusted."""
@@ -46,6 +47,7 @@ class Args(msgspec.Struct, gc=False, rename={
     collective: Any = None
     group: Any = None
     ranks: Any = None
+    size: Any = None
     iteration: Any = None
     microbatch: Any = None
     model_chunk: Any = None

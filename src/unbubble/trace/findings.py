@@ -113,7 +113,8 @@ def _pipeline(
         answer["step_s"] = max((o.busy.total for o in one.observed), default=0) / NS
         answer["verdict"] = "cannot tell"
         answer["unknown"].append(
-            "bubble, imbalance, overhead: only compute, communication and idle time can be told"
+            "bubble, imbalance, overhead: only compute, communication and idle time can be told; "
+            "waits for other ranks are in the latter two"
         )
         return answer
     timeline, clocks = one.timeline, one.clocks

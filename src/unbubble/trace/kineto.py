@@ -109,7 +109,7 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
                 kind = kinds[event.name] = kernel_kind(event.name)
             trace.launched.append((start, end, kind, args and args.correlation))
             if kind == COLLECTIVE and args is not None and isinstance(args.ranks, str):
-                trace.members[start, end] = args.ranks
+                trace.members[start, end] = args.ranks, _count(args.size) or 0
         elif category == _MARK:
             trace.processes.add(_hashable(event.pid))
             trace.marks.append(Mark(start, end, event.name, _hashable(event.tid)))

@@ -50,8 +50,8 @@ class Seen(NamedTuple):
     compute in which a forward runs again.
 
     A collective at a step's start or end has the `name` of the operation, and the `group` that all
-    ranks of the same call share; its start may still be the rank's own (assembly takes the wait
-    for the last member out).
+    ranks of the same call share, so many `members` where that is known; its start may still be the
+    rank's own (the wait for the last member is taken out later).
     """
 
     action: Action
@@ -61,6 +61,7 @@ class Seen(NamedTuple):
     overhead: int = 0
     name: str = ""
     group: str = ""
+    members: int = 0
     recompute: int = 0
 
 

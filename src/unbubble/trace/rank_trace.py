@@ -121,8 +121,9 @@ class RankTrace:
         """The correlations that may have no device work: copies, and questions about memory."""
         self.launched: list[tuple[int, int, int, Any]] = []
         """Start, end, kind and correlation of every kernel."""
-        self.members: dict[tuple[int, int], str] = {}
-        """The ranks of a collective, in words, by its kernel's start and end."""
+        self.members: dict[tuple[int, int], tuple[str, int]] = {}
+        """The ranks of a collective, in words, and how many they are, 0 where that is not said, by
+        its kernel's start and end."""
         self.processes: set[Any] = set()
         """The processes whose operations and ranges these are, where the format numbers them."""
         self.left_out = 0

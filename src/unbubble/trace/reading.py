@@ -17,6 +17,7 @@ from statistics import median_low
 from unbubble.errors import InputError
 from unbubble.schedule import Placement
 from unbubble.trace.assembly import Pipeline, assemble
+from unbubble.trace.calls import without_late_members
 from unbubble.trace.clocks import Clocks
 from unbubble.trace.groups import groups
 from unbubble.trace.observed import Observed, RankSteps
@@ -141,7 +142,7 @@ def _assembled(
     layout: str | None,
     placement: Placement | None,
 ) -> tuple[Pipeline, ...]:
-    found = groups(ranks, chosen, layout)
+    found = groups(ranks, without_late_members(chosen), layout)
     return tuple(assemble(one.ranks, placement, one.expected, one.mixed) for one in found)
 
 
