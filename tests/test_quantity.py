@@ -1,8 +1,10 @@
 """Quantities as people read them."""
 
+from fractions import Fraction
+
 import pytest
 
-from unbubble.quantity import shown_time
+from unbubble.quantity import percent, shown_time
 
 
 @pytest.mark.parametrize(
@@ -12,3 +14,13 @@ from unbubble.quantity import shown_time
 def test_no_time_is_shown_with_an_exponent(seconds, text):
     """A step of 0.9999 s was one of 1e+03 ms."""
     assert shown_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [(percent(Fraction(1, 8)), "12.5%"), (percent(-0.0004), "0.0%"),
+     (percent(0.0123, 2, sign=True), "+1.23%"), (percent(-0.0321, sign=True), "-3.2%")],
+)  # fmt: skip
+def test_no_share_that_rounds_to_zero_is_shown_below_it(shown, text):
+    """A prediction 0.04 % short was one of -0.0%."""
+    assert shown == text

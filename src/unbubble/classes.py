@@ -27,9 +27,3 @@ def why_below_zero(rows: Sequence[Mapping[str, str]]) -> list[str]:
         for head, reason in _BELOW_ZERO.items()
         if any(_NEGATIVE.match(row.get(head, "")) for row in rows)
     ]
-
-
-def tenths(value: float) -> str:
-    """A value with one decimal; nothing that rounds to 0 stands below it."""
-    # adding 0 makes the −0.0 of a rounded value 0.0
-    return f"{round(value, 1) + 0:.1f}"

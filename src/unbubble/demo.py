@@ -17,8 +17,8 @@ from unbubble.files import write_text
 from unbubble.partition import even, improve, partition, stage_costs
 from unbubble.plan import Plan, Prediction, dump_plan
 from unbubble.prediction import as_pytorch_runs, lowered, predict
-from unbubble.report import write
-from unbubble.report.scale import percent
+from unbubble.quantity import percent
+from unbubble.report import scale, write
 from unbubble.runtime.launch import Progress, crowding, need_torch
 from unbubble.runtime.outcome import Outcome
 from unbubble.runtime.profile import profile
@@ -172,7 +172,7 @@ def _compared(candidates: Sequence[Candidate], chosen: Candidate) -> list[str]:
         {
             "predicted on these costs": _title(candidate),
             "step ms": f"{1e3 * candidate.predicted_s:.1f}",
-            "bubble": f"{float(candidate.predicted.bubble_fraction):.1%}",
+            "bubble": percent(candidate.predicted.bubble_fraction),
             "": "chosen" if candidate is chosen else "",
             "layers per stage": _split(candidate),
         }
@@ -198,7 +198,7 @@ def _verdict(pair: dict[str, Candidate], outcomes: dict[str, Outcome]) -> list[s
             "layers": _split(pair[name]),
             "measured ms": f"{1e3 * outcome.step_s:.1f}",
             "predicted ms": f"{1e3 * outcome.predicted_s:.1f}",
-            "error": f"{outcome.error:+.1%}",
+            "error": percent(outcome.error, sign=True),
         }
         for name, outcome in outcomes.items()
     ]
@@ -223,7 +223,7 @@ def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, tar
             ("layers per stage", _split(candidate)),
             ("predicted step", f"{1e3 * outcome.predicted_s:.1f} ms"),
             ("measured step, median of all", f"{1e3 * outcome.step_s:.1f} ms"),
-            ("prediction against that median", percent(outcome.error, sign=True)),
+            ("prediction against that median", scale.percent(outcome.error, sign=True)),
         ],
         costs=candidate.costs,
         attributions=[outcome.predicted_attribution, outcome.attribution],

@@ -94,6 +94,15 @@ def shown_time(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
+def percent(share: float | Fraction, decimals: int = 1, *, sign: bool = False) -> str:
+    """A share in percent; nothing that rounds to 0 stands below it.
+
+    >>> percent(Fraction(1, 8))
+    '12.5%'
+    """
+    return f"{float(share):{'+' if sign else ''}z.{decimals}%}"
+
+
 def rate(text: str, per_second_of: str, what: str = "rate") -> Fraction:
     """A rate above 0 in `per_second_of` (\"B\" or \"FLOP\") per second: 400GB/s, 990TFLOP/s."""
     amount = _scaled(str(text), f"{per_second_of}/s", what, f"400G{per_second_of}/s", bare=False)

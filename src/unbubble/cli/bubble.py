@@ -8,7 +8,7 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, say
+from unbubble.cli.output import number, print_json, say
 from unbubble.errors import InputError
 from unbubble.formulas import (
     BY_SIZES,
@@ -24,6 +24,7 @@ from unbubble.formulas import (
     peak_in_flight,
 )
 from unbubble.frameworks import CALLED, RULES, next_legal
+from unbubble.quantity import percent
 
 if TYPE_CHECKING:
     from unbubble.families import Family
@@ -151,9 +152,9 @@ def _print(
         name = "GPipe and 1F1B" if v == 1 else "interleaved 1F1B"
     say(
         f"{name}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
-        f"bubble fraction {percent(fraction):>9}  {of_total}\n"
-        f"bubble overhead {percent(overhead):>9}  {of_work}\n"
-        f"utilization     {percent(1 - fraction):>9}"
+        f"bubble fraction {percent(fraction, 2):>9}  {of_total}\n"
+        f"bubble overhead {percent(overhead, 2):>9}  {of_work}\n"
+        f"utilization     {percent(1 - fraction, 2):>9}"
     )
     if (batch := answer["global_batch"]) is not None:
         say(f"global batch    {batch:>9}  m × dp × micro-batch = {m} × {batch // m}")
@@ -179,14 +180,14 @@ def _print(
             + f" ({rule})"
         )
     if speedup is not None:
-        idle = percent(answer["idle_at_least"])
+        idle = percent(answer["idle_at_least"], 2)
         say(f"× {speedup}       idle ≥ {idle}, so m ≤ {answer['microbatches_at_most']}")
     if "bubble_time" in answer:
         say(
             f"{answer['schedule']} idles {number(answer['bubble_time'])} {answer['unit']}".rstrip()
             + f" of the {answer['metric']} = {answer['formula']}: fraction "
-            f"{percent(answer['schedule_bubble_fraction'])}, overhead "
-            f"{percent(answer['schedule_bubble_overhead'])}; {answer['assumes']} "
+            f"{percent(answer['schedule_bubble_fraction'], 2)}, overhead "
+            f"{percent(answer['schedule_bubble_overhead'], 2)}; {answer['assumes']} "
             f"({answer['source']})"
         )
         if not answer["schedule_exact"]:
@@ -234,8 +235,8 @@ def _most(idle: Fraction, name: str, p: int, v: int, times: Times) -> int:
     most = most_microbatches(idle, p, v, length)
     if not most:
         raise InputError(
-            f"--speedup means that {percent(idle)} was idle, and with one microbatch no more than "
-            f"{percent(length / (1 + length))} is"
+            f"--speedup means that {percent(idle, 2)} was idle, and with one microbatch no more "
+            f"than {percent(length / (1 + length), 2)} is"
         )
     return most
 

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, print_table, say
+from unbubble.cli.output import number, print_json, print_table, say
 from unbubble.errors import InputError
-from unbubble.quantity import shown_size
+from unbubble.quantity import percent, shown_size
 
 DEFAULT = "gpipe,1f1b,interleaved-1f1b,zb-h1,zb-h2,zb-v"
 
@@ -70,9 +70,9 @@ def command(
                 "stages": str(row["num_stages"]),
                 f"makespan {unit}".rstrip(): number(row["makespan"]),
                 **({f"step {unit}".rstrip(): number(row["step"])} if tail else {}),
-                "bubble": percent(row["bubble_fraction"]),
+                "bubble": percent(row["bubble_fraction"], 2),
                 f"span {unit}".rstrip(): number(row["span"]),
-                "by span": percent(row["bubble_fraction_span"]),
+                "by span": percent(row["bubble_fraction_span"], 2),
                 "in flight": number(max(row["peak_activations"])),
                 **(
                     {"with weights": shown_size(max(row["peak_bytes"]))}

@@ -28,10 +28,6 @@ def print_json(answer: Mapping[str, Any]) -> None:
     click.echo(json.dumps(plain(answer), allow_nan=False))
 
 
-def percent(fraction: Fraction) -> str:
-    return f"{float(fraction) * 100:.2f}%"
-
-
 def number(value: Fraction | int) -> str:
     """A number of at most six digits behind which nothing is hidden by zeros."""
     return f"{float(value):.6g}"

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from unbubble.cli.output import number, percent, print_table
+from unbubble.cli.output import number, print_table
 from unbubble.costs import Costs
+from unbubble.quantity import percent
 from unbubble.schedule import Schedule
 
 PERCENTILES = (50, 95, 99)
@@ -45,7 +46,7 @@ def print_what_ifs(rows: list[dict[str, Any]], unit: str) -> None:
             {
                 "what if": row["change"],
                 f"step {unit}".rstrip(): number(row["step"]),
-                "wins": percent(row["gain"]),
+                "wins": percent(row["gain"], 2),
             }
             for row in rows
         ]
@@ -56,6 +57,6 @@ def jitter_line(found: dict[str, Any], unit: str) -> str:
     """The distribution in one line."""
     shown = ", ".join(f"P{q} {number(found[f'p{q}'])}" for q in PERCENTILES)
     return (
-        f"with a spread of {percent(found['spread'])} in each action, {found['draws']} draws: "
+        f"with a spread of {percent(found['spread'], 2)} in each action, {found['draws']} draws: "
         f"{shown} {unit}".rstrip()
     )

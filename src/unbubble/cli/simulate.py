@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, percent, print_json, print_table, say
+from unbubble.cli.output import number, print_json, print_table, say
 from unbubble.errors import InputError
-from unbubble.quantity import shown_size
+from unbubble.quantity import percent, shown_size
 
 if TYPE_CHECKING:
     from unbubble.schedule import Schedule
@@ -130,14 +130,15 @@ def command(
     for what, meaning in meanings.items():
         bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
         say(
-            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble {percent(bubble):>7}  {meaning}"
+            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble "
+            f"{percent(bubble, 2):>7}  {meaning}"
         )
     if answer["step"] > answer["makespan"]:
         say(f"step      {number(answer['step']):>10} {unit:<2} to its very end: {TAIL}")
     say(
-        f"idle {percent(answer['bubble_overhead'])} of the work (bubble overhead); utilization "
-        f"{percent(answer['utilization'])}, to first order "
-        f"{percent(answer['utilization_first_order'])} (imbalance factor "
+        f"idle {percent(answer['bubble_overhead'], 2)} of the work (bubble overhead); utilization "
+        f"{percent(answer['utilization'], 2)}, to first order "
+        f"{percent(answer['utilization_first_order'], 2)} (imbalance factor "
         f"{number(answer['imbalance_factor'])})\n"
     )
     held = answer["peak_bytes"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from unbubble.cli.output import number, percent, print_table, say
+from unbubble.cli.output import number, print_table, say
 from unbubble.errors import InputError
-from unbubble.quantity import shown_size
+from unbubble.quantity import percent, shown_size
 from unbubble.sweep import Row, Verdict, verdict
 
 
@@ -158,7 +158,7 @@ def _cells(row: Row, measured: bool, limited: bool) -> dict[str, str]:
         "v": str(row.virtual),
         "m": str(row.microbatches),
         f"step{unit}": number(row.step),
-        "bubble": percent(row.bubble_fraction),
+        "bubble": percent(row.bubble_fraction, 2),
         f"microbatches /{unit or ' unit'}": number(row.throughput),
         "gain": _times(row.gain),
     }
@@ -179,8 +179,8 @@ def _run_cells(row: Row) -> dict[str, str]:
         "microbatches / s": _pair(_short(row.throughput), observed and _short(observed)),
         "gain": _pair(_times(row.gain), taken and _times(row.observed_gain)),
         "bubble": _pair(
-            f"{float(row.bubble_fraction):.1%}",
-            taken and f"{float(taken.typical.bubble_fraction):.1%}",
+            percent(row.bubble_fraction),
+            taken and percent(taken.typical.bubble_fraction),
         ),
     }
 

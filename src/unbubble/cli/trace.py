@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble import quantity
-from unbubble.classes import HEADS, tenths, why_below_zero
+from unbubble.classes import HEADS, why_below_zero
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, print_table, say
 from unbubble.errors import InputError, RunError
-from unbubble.quantity import shown_time
+from unbubble.quantity import percent, shown_time
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -272,7 +272,7 @@ def _print(answer: Mapping[str, Any]) -> None:
         _print_pipeline(answer)
     for row in answer["exceeded"]:
         more = "less" if row["limit"].startswith("min") else "more"
-        say(f"limit: {row['what']} is {row['value']:.1%}, {more} than {row['bound']:.1%}")
+        say(f"limit: {row['what']} is {percent(row['value'])}, {more} than {percent(row['bound'])}")
     if answer.get("what_if"):
         _print_what_if(answer["what_if"])
     for word in ("recovered", "unknown"):
@@ -307,12 +307,12 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
     say(
         f"\n{answer['verdict']}\n"
         f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
-        f"{answer['bubble_fraction']:.1%} of ranks × makespan; clocks agree to "
+        f"{percent(answer['bubble_fraction'])} of ranks × makespan; clocks agree to "
         + ("an unknown time" if uncertainty is None else shown_time(uncertainty))
     )
     if answer["predicted_s"] is not None:
         error = answer["against_plan"]["error"]
-        say(f"predicted {shown_time(answer['predicted_s'])} ({error:+.1%})")
+        say(f"predicted {shown_time(answer['predicted_s'])} ({percent(error, sign=True)})")
     click.echo()
     print_table(
         [
@@ -329,7 +329,7 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
     if worth := [row for row in answer["advice"] if row["share"] >= LEAST_SHOWN]:
         say("\nwhat would win how much of the step:")
         for row in worth[:6]:
-            say(f"  {row['share']:6.1%}  {row['what']}")
+            say(f"  {percent(row['share']):>6}  {row['what']}")
     for row in answer["stragglers"][:3]:
         say(
             f"straggler: {row['action']} on rank {row['rank']} took {shown_time(row['took_s'])}, "
@@ -361,4 +361,4 @@ def _print_what_if(found: Mapping[str, Any]) -> None:
 
 
 def _share(seconds: float | None, total: float) -> str:
-    return "-" if seconds is None or not total else f"{tenths(100 * seconds / total)}%"
+    return "-" if seconds is None or not total else percent(seconds / total)

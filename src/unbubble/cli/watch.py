@@ -9,6 +9,7 @@ import click
 from unbubble import quantity
 from unbubble.cli.output import print_json
 from unbubble.errors import InputError
+from unbubble.quantity import percent
 from unbubble.terminal import joined, wrapped
 
 if TYPE_CHECKING:
@@ -100,12 +101,12 @@ def _line(step: Mapping[str, Any], follower: "Follower") -> str:
     imbalance = parts["imbalance_static"] + parts["imbalance_jitter"]
     items = [
         f"{head}  {quantity.shown_time(step['step_s'])}",
-        f"idle {step['bubble_fraction']:.1%}",
-        f"compute {parts['compute']:.1%}",
-        f"bubble {parts['bubble']:.1%}",
-        f"imbalance {imbalance:.1%}",
-        f"communication {parts['communication']:.1%}",
-        f"overhead {parts['overhead']:.1%}",
+        f"idle {percent(step['bubble_fraction'])}",
+        f"compute {percent(parts['compute'])}",
+        f"bubble {percent(parts['bubble'])}",
+        f"imbalance {percent(imbalance)}",
+        f"communication {percent(parts['communication'])}",
+        f"overhead {percent(parts['overhead'])}",
         f"slowest rank {step['slowest_rank']}",
     ]
     if step["idle_cost"] is not None:

@@ -71,7 +71,7 @@ def headline(page: Sequence[Shown]) -> str:
     cards += [
         (
             both("Bubble", "气泡"),
-            percent(float(timeline.bubble_fraction)),
+            percent(timeline.bubble_fraction),
             both("idle / (ranks × makespan)", "空闲 /（rank 数 × 总时长）"),
         ),
         (
@@ -156,7 +156,7 @@ def numbers(page: Sequence[Shown]) -> str:
             continue
         values = [figure(s.timeline) for s in page]
         cells = "".join(
-            f"<td>{s.scale.text(v) if is_time else percent(float(v), 2)}</td>"
+            f"<td>{s.scale.text(v) if is_time else percent(v, 2)}</td>"
             for s, v in zip(page, values, strict=True)
         )
         if len(page) == 2:

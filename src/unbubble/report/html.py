@@ -158,7 +158,7 @@ def _gains(last: Shown) -> str:
     )
     body = "".join(
         f'<tr><th class="words">{both(en, zh)}</th><td>{last.scale.text(gain)}</td>'
-        f"<td>{percent(float(gain / total) if total else 0.0)}</td></tr>"
+        f"<td>{percent(gain / total if total else 0)}</td></tr>"
         for gain, en, zh in rows
         if gain
     )

@@ -4,6 +4,7 @@ from fractions import Fraction
 from math import floor, log10
 from typing import NamedTuple
 
+from unbubble import quantity
 from unbubble.simulate import Timeline
 
 _SECONDS = (("s", 1), ("ms", 1000), ("µs", 10**6), ("ns", 10**9))
@@ -58,9 +59,9 @@ def shown(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def percent(share: float, decimals: int = 1, *, sign: bool = False) -> str:
-    """A share in percent, as `54.3%`."""
-    return f"{share:{'+' if sign else ''}.{decimals}%}".replace("-", "−")
+def percent(share: float | Fraction, decimals: int = 1, *, sign: bool = False) -> str:
+    """A share in percent, with a true minus."""
+    return quantity.percent(share, decimals, sign=sign).replace("-", "−")
 
 
 def round_step(least: float) -> float:

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from unbubble.action import Kind
 from unbubble.errors import InputError
+from unbubble.quantity import percent
 from unbubble.report import palette
 from unbubble.report.language import clean
 from unbubble.report.rows import (
@@ -92,7 +93,7 @@ def _heading(timeline: Timeline, scale: Scale) -> str:
     )
     return (
         f"{shown}: makespan {scale.text(timeline.makespan)}, "
-        f"bubble {float(timeline.bubble_fraction):.1%}"
+        f"bubble {percent(timeline.bubble_fraction)}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from unbubble.action import Kind
 from unbubble.errors import InputError
+from unbubble.quantity import percent
 from unbubble.report.palette import WORDS
 from unbubble.report.rows import (
     Block,
@@ -269,8 +270,8 @@ def _summary(timeline: Timeline) -> list[str]:
         *([f"{words} of {timeline.schedule.microbatches} microbatches"] if words else []),
         f"makespan {timeline.in_unit(timeline.makespan):g}{unit}",
         f"span {timeline.in_unit(timeline.span):g}{unit}",
-        f"bubble {float(timeline.bubble_fraction):.1%} of ranks × makespan",
-        f"by span {float(timeline.bubble_fraction_span):.1%}",
+        f"bubble {percent(timeline.bubble_fraction)} of ranks × makespan",
+        f"by span {percent(timeline.bubble_fraction_span)}",
     ]
 
 

@@ -6,7 +6,8 @@ from statistics import median, median_low
 from typing import Any
 
 from unbubble.attribution import Attribution, RankClasses, attribute
-from unbubble.classes import HEADS, tenths, why_below_zero
+from unbubble.classes import HEADS, why_below_zero
+from unbubble.quantity import percent
 from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
 from unbubble.runtime.measured import Measured
 from unbubble.simulate import Timeline
@@ -100,12 +101,12 @@ class Outcome:
         found = [
             f"step {1e3 * self.step_s:.1f} ms, the median of {len(times)} "
             f"({1e3 * min(times):.1f} to {1e3 * max(times):.1f}); predicted "
-            f"{1e3 * self.predicted_s:.1f} ms, {self.error:+.1%}",
+            f"{1e3 * self.predicted_s:.1f} ms, {percent(self.error, sign=True)}",
             f"optimizer {1e3 * median(self.measured.optimizer_s):.1f} ms, not in the step",
         ]
         if self.noise > NOISY:
             found.append(
-                f"the odd and the even steps differ by {self.noise:.1%}: the machine is "
+                f"the odd and the even steps differ by {percent(self.noise)}: the machine is "
                 "busy with something else, and the figures are no better than that"
             )
         if (uncertainty := self.measured.clock_uncertainty_s) != 0:
@@ -132,7 +133,7 @@ def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
 
 def _cells(attribution: Attribution, row: RankClasses) -> dict[str, str]:
     return {
-        head: tenths(1e3 * attribution.in_unit(getattr(row, name)))
+        head: f"{1e3 * attribution.in_unit(getattr(row, name)):z.1f}"
         for name, head in {**HEADS, "total": "total"}.items()
     }
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from unbubble.action import JOINED, Action, is_compute, overlap, unpack
+from unbubble.quantity import percent
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
 
@@ -170,5 +171,5 @@ class Timeline:
         return (
             f"<Timeline {kind}: {self.schedule.name or 'custom'}, {self.ranks} ranks, makespan "
             f"{self.in_unit(self.makespan):g} {self.unit}".rstrip()
-            + f", bubble {float(self.bubble_fraction):.1%}>"
+            + f", bubble {percent(self.bubble_fraction)}>"
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from unbubble.costs import TIMES, Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
+from unbubble.quantity import percent
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import Placement
 from unbubble.simulate.simulation import simulate
@@ -47,7 +48,7 @@ def what_ifs(
         found.append(WhatIf(change, step, 1 - step / more / now if now else Fraction(0)))
 
     for stage in range(costs.num_stages):
-        ask(f"stage {stage} {float(by):.0%} faster", faster(costs, stage, by))
+        ask(f"stage {stage} {percent(by, 0)} faster", faster(costs, stage, by))
     ask("transfers free", free_transfers(costs))
     ask("no overhead", without_overhead(costs))
     ask("all stages equal", balanced(costs, schedule.placement))
@@ -62,7 +63,7 @@ def faster(costs: Costs, stage: int, by: Fraction) -> Costs:
     if not 0 <= stage < costs.num_stages:
         raise InputError(f"stage {stage} is not one of the {costs.num_stages} stages")
     if not by <= 1:
-        raise InputError(f"a time cannot be shorter by {float(by):.0%} of itself")
+        raise InputError(f"a time cannot be shorter by {percent(by, 0)} of itself")
     finer = finer_ticks(costs, by.denominator)
     left = _map_times(finer.stages[stage], lambda ticks: int(ticks * (1 - by)))
     stages = (*finer.stages[:stage], left, *finer.stages[stage + 1 :])

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import prod
 
 from unbubble.errors import InputError
-from unbubble.quantity import shown_size
+from unbubble.quantity import percent, shown_size
 from unbubble.sweep.rows import PAYS, Row, Taken
 
 FOLLOWS = (Fraction(1, 2), Fraction(3, 2))
@@ -97,12 +97,12 @@ def _predicted(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict
         best = max(rows, key=lambda row: row.throughput)
         return Verdict(
             text=f"of p = {', '.join(str(row.ranks) for row in rows)} the fastest is p = "
-            f"{best.ranks}; the bubble is {float(best.bubble_fraction):.1%} there",
+            f"{best.ranks}; the bubble is {percent(best.bubble_fraction)} there",
             classes=_classes(best),
         )
     stops = len(rows) > 1 and rows[-1].gain is not None and rows[-1].gain < 1 + pays
     at = rows[-2] if stops else rows[-1]
-    bubble = f"the bubble is {float(at.bubble_fraction):.1%} there"
+    bubble = f"the bubble is {percent(at.bubble_fraction)} there"
     classes = _classes(at)
     cause, share = max(
         ((name, share) for name, share in classes.items() if name != "compute"),
@@ -110,7 +110,7 @@ def _predicted(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict
         default=("bubble", 0.0),
     )
     if cause != "bubble" and share >= pays:
-        bubble += f", and {share:.1%} of the step {WORDS[cause]}"
+        bubble += f", and {percent(share)} of the step {WORDS[cause]}"
     if stops:
         text = f"from m = {at.microbatches} on a doubling gains less than {_percent(pays)}"
     elif len(rows) == 1:
@@ -169,17 +169,17 @@ def _run(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict:
         facts, follows, why = _followed(rows)
         limited_by = "bubble" if follows else _bent_by(rows)
         text += f"; {facts}; {why if follows else _explained(rows, limited_by)}"
-    left = ", ".join(f"{share:.1%} {WORDS[name]}" for name, share in taken.classes.items())
+    left = ", ".join(f"{percent(share)} {WORDS[name]}" for name, share in taken.classes.items())
     text += f"; at m = {at.microbatches} the step is {left}"
     if (noise := max(row.taken.noise for row in rows if row.taken)) > NOISY:
         text += (
             "; the machine is busy with something else: the odd and the even steps differ by up to "
-            f"{noise:.1%}"
+            f"{percent(noise)}"
         )
     if (drift := max(abs(row.drift) for row in rows)) > NOISY:
         text += (
-            f"; from launch to launch the machine changed by up to {drift:.1%}, so gains are taken "
-            "within one"
+            f"; from launch to launch the machine changed by up to {percent(drift)}, so gains are "
+            "taken within one"
         )
     found = Verdict(
         text=text,

@@ -6,6 +6,7 @@ from typing import Any
 
 from unbubble.attribution import CLASSES, Attribution, attribute_together
 from unbubble.plan import Plan
+from unbubble.quantity import percent
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
@@ -302,10 +303,10 @@ def verdict(fractions: Mapping[str, float]) -> str:
     }
     worst = max(named, key=lambda what: named[what])
     if named[worst] < 0.05:
-        return f"compute-bound: it is {fractions['compute']:.0%} of the step"
+        return f"compute-bound: it is {percent(fractions['compute'], 0)} of the step"
     if worst == "the pipeline bubble":
-        return f"bubble-limited: the pipeline bubble is {named[worst]:.0%} of the step"
+        return f"bubble-limited: the pipeline bubble is {percent(named[worst], 0)} of the step"
     return (
-        f"not bubble-limited: {worst} is {named[worst]:.0%} of the step, the pipeline bubble "
-        f"{fractions['bubble']:.0%}"
+        f"not bubble-limited: {worst} is {percent(named[worst], 0)} of the step, the pipeline "
+        f"bubble {percent(fractions['bubble'], 0)}"
     )
