@@ -11,9 +11,8 @@ from unbubble.quantity import percent
 from unbubble.runtime.gradients import GRADIENT_TOLERANCE, Gradients
 from unbubble.runtime.measured import Measured
 from unbubble.simulate import Timeline
+from unbubble.sweep.rows import NOISY
 from unbubble.terminal import table, wrapped
-
-NOISY = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)

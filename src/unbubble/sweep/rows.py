@@ -19,6 +19,9 @@ from unbubble.steady import bubble_fraction, step_time
 PAYS = Fraction(2, 100)
 """A doubling of m that gains less than this share does not pay."""
 
+NOISY = 0.02
+"""Where the odd and the even steps differ by more than this share, the machine disturbs them."""
+
 Simulated = Callable[[Schedule, Costs], Timeline]
 
 

@@ -12,11 +12,10 @@ from math import prod
 
 from unbubble.errors import InputError
 from unbubble.quantity import percent, shown_size
-from unbubble.sweep.rows import PAYS, Row, Taken
+from unbubble.sweep.rows import NOISY, PAYS, Row, Taken
 
 FOLLOWS = (Fraction(1, 2), Fraction(3, 2))
 """The share of the predicted gain within which a measured one counts as following it."""
-NOISY = 0.02
 
 WORDS = {
     "compute": "compute",
