@@ -26,6 +26,16 @@ def excerpt(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+def some(items: Iterable[object]) -> str:
+    """The first of what a message lists and may be of any number, and how many more there are.
+
+    >>> some(range(11))
+    '0, 1, 2, 3, 4, 5, 6, 7 and 3 more'
+    """
+    words = [excerpt(item) for item in items]
+    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")
+
+
 def names_like(name: str, known: Iterable[str], key: Callable[[str], str] = str.lower) -> list[str]:
     """Up to three of the known names that are most like a mistyped one, the most alike first; two
     names of the same `key` are the same."""

@@ -11,7 +11,7 @@ refused    tp, cp, ep, etp > 1, zero3 over several replicas, recompute "selectiv
 
 from collections.abc import Sequence
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.plan import PARALLEL, Plan
 from unbubble.prediction import lowered
 from unbubble.runtime.run import Setup
@@ -143,5 +143,4 @@ def _stages(kinds: Sequence[str], kind: str) -> str:
 
 
 def _named(stages: Sequence[int]) -> str:
-    shown = ", ".join(map(str, stages[:8])) + (", …" if len(stages) > 8 else "")
-    return f"stage {shown}" if len(stages) == 1 else f"stages {shown}"
+    return f"stage{'s' if len(stages) > 1 else ''} {some(stages)}"

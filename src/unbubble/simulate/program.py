@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from unbubble.action import KIND_MASK, RECEIVES, SENDS, Kind, unpack
 from unbubble.costs import CHANNELS, Costs
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.schedule.order import Schedule
 from unbubble.simulate import kernel
 from unbubble.simulate.tail import link_tail
@@ -243,9 +243,8 @@ class Program:
             f"{unpack(self.schedule.codes[rank][position])} on rank {rank}"
             for rank, position in blocked
         ]
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         raise Deadlock(
-            f"the schedule deadlocks: these wait for each other: {shown}", tuple(blocked)
+            f"the schedule deadlocks: these wait for each other: {some(names)}", tuple(blocked)
         )
 
     def rank_of_code(self, index: int) -> int:

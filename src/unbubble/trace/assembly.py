@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median_low
 
 from unbubble.action import RECEIVE_OF, Action, Kind, receive_of
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.schedule import Placement, Schedule
 from unbubble.schedule.inputs import inputs
 from unbubble.schedule.lowering import compute_only
@@ -140,8 +140,7 @@ def _merged(told: Sequence[tuple[int, Doubt]], ranks: Sequence[int]) -> list[str
 
 
 def _ranks(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:8])) + (" …" if len(numbers) > 8 else "")
-    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown}"
+    return f"rank{'s' if len(numbers) > 1 else ''} {some(numbers)}"
 
 
 def _with_stages(rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
@@ -172,8 +171,7 @@ def _schedule(
         stages = [{a.stage for seen in row for a in seen.action.parts} for row in rows]
         used = set().union(*stages)
         if gaps := sorted(set(range(max(used) + 1)) - used):
-            shown = ", ".join(map(str, gaps[:8]))
-            raise Missing(f"no trace holds stage {shown}; the trace of its rank is missing")
+            raise Missing(f"no trace holds stage {some(gaps)}; the trace of its rank is missing")
         placement = infer(stages)
     schedule = Schedule.of(orders, placement)
     _complete(rows, schedule.placement)

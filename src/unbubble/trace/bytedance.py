@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unbubble.action import Action, Kind
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.intervals import length, outside, union
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import NS, About, Busy, Doubt, HalfTransfer, Observed, RankSteps, Seen
@@ -106,7 +106,7 @@ def _rows(source: str) -> Iterator[Row]:
         if absent := [name for name in COLUMNS if name not in names]:
             raise InputError(
                 f"{source}: a parquet table without the column {absent[0]}; ByteDance's traces "
-                f"have {', '.join(COLUMNS)}, this one {', '.join(names[:12])}"
+                f"have {', '.join(COLUMNS)}, this one {some(names)}"
             )
         if file.metadata.num_rows > MAX_ROWS:
             raise InputError(f"{source}: {file.metadata.num_rows} rows are too many to read")
@@ -156,11 +156,10 @@ def _step(source: str, number: int, rows: Sequence[Row], pp: int) -> Iterator[Ob
         own = sorted(ranks[rank], key=lambda r: (r.start, r.end))
         halves, unknown = _halves(own, pp)
         if lost:
-            shown = ", ".join(map(str, lost[:8]))
             unknown.append(
                 Doubt(
                     About.REPLICAS,
-                    f"none of the rows is of dp_rank {shown}, for which collectives may have "
+                    f"none of the rows is of dp_rank {some(lost)}, for which collectives may have "
                     "waited",
                 )
             )

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import msgspec
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 
 BLOCK_BYTES = 1 << 19
 MAX_HEAD_BYTES = 64 << 20
@@ -220,7 +220,7 @@ def _last_boundary(data: bytes) -> int:
 def _keys(start: bytes) -> str:
     """What was found instead, for people."""
     keys = re.findall(rb'"([\w .-]{1,40})"\s*:', start[:4096])
-    shown = ", ".join(dict.fromkeys(key.decode() for key in keys[:8]))
+    shown = some(dict.fromkeys(key.decode() for key in keys))
     return f"the file holds the keys {shown}" if shown else "no key was found in the file"
 
 

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.events import Args, Event, EventFile
 from unbubble.trace.names import COLLECTIVE, P2P, kernel_kind
 from unbubble.trace.observed import RankSteps
@@ -62,7 +62,7 @@ def load(source: str) -> RankTrace:
         _take(block, trace, kinds)
     _take_head(file.head, trace)
     if len(trace.processes) > 1:
-        shown = ", ".join(sorted(map(str, trace.processes))[:4])
+        shown = some(sorted(map(str, trace.processes)))
         raise OtherKind(
             f"{source}: it holds the operations of {len(trace.processes)} processes (pid {shown}), "
             "several ranks merged into one file; give the ranks' own files"

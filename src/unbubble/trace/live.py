@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 
 from unbubble.action import COMPUTE, Action, Kind, parse
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Busy, Deferred, Observed, RankSteps, Seen
 from unbubble.trace.recorded import Columns, Recorded
@@ -189,8 +189,8 @@ def _checked(run: Run) -> Run:
     inside = ranks and min(ranks) >= 0 and max(ranks) < run.world_size <= MAX_RANKS
     if not (run.run and inside and run.rank in ranks and len(set(ranks)) == len(ranks)):
         raise InputError(
-            f"run {run.run!r}: rank {run.rank} of a pipeline of the ranks {ranks[:8]}, in a job of "
-            f"{run.world_size}"
+            f"run {run.run!r}: rank {run.rank} of a pipeline of the ranks {some(ranks)}, in a "
+            f"job of {run.world_size}"
         )
     return run
 

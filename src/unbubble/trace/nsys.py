@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.names import COMPUTE, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
@@ -92,9 +92,9 @@ class _Export:
         self.database = database
         self.tables = _names(database)
         if not is_export(self.tables):
-            shown = ", ".join(sorted(map(str, self.tables))[:8]) or "none"
             raise InputError(
-                f"{source}: SQLite, but not an export of Nsight Systems; its tables are {shown}"
+                f"{source}: SQLite, but not an export of Nsight Systems; its tables are "
+                f"{some(sorted(map(str, self.tables))) or 'none'}"
             )
         self.strings: dict[int, str] = {}
         if "StringIds" in self.tables:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.schedule import Placement
 from unbubble.trace.assembly import Pipeline, assemble
 from unbubble.trace.calls import without_late_members
@@ -24,7 +24,7 @@ from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
 from unbubble.trace.sources import KNOWN, RECORDING, OtherKind, expand, format_of
-from unbubble.trace.steps import Steps, some
+from unbubble.trace.steps import Steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from glob import glob
 from pathlib import Path
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.events import begins_list, holds_events
 
 HEAD_BYTES = 1 << 18
@@ -95,7 +95,7 @@ def format_of(path: Path) -> tuple[str | None, str]:
     if text[:1] == b"[" and b'"ph"' in text and re.search(rb'"pp_(rank|rk)"', text):
         return MEGASCAN, "events with pp_rank or pp_rk"
     keys = dict.fromkeys(re.findall(rb'"([\w .-]{1,40})"\s*:', text[:4096]))
-    shown = ", ".join(key.decode(errors="replace") for key in list(keys)[:8])
+    shown = some(key.decode(errors="replace") for key in keys)
     what = "an object" if text[:1] == b"{" else "a list"
     return None, f"JSON, {what} with the keys {shown}" if shown else f"JSON, {what} without keys"
 
@@ -107,7 +107,7 @@ def _database(path: Path) -> tuple[str | None, str]:
     tables = tables_of(path)
     if tables is None or is_export(tables):
         return NSYS, "SQLite"
-    return None, f"SQLite with the tables {_few(tables)}" if tables else "SQLite without a table"
+    return None, f"SQLite with the tables {some(tables)}" if tables else "SQLite without a table"
 
 
 def _table(path: Path) -> tuple[str | None, str]:
@@ -117,11 +117,7 @@ def _table(path: Path) -> tuple[str | None, str]:
     columns = columns_of(path)
     if columns is None or "optype" in columns:
         return BYTEDANCE, "parquet"
-    return None, f"parquet with the columns {_few(columns)}"
-
-
-def _few(names: Iterable[str]) -> str:
-    return ", ".join(str(name)[:40] for name in list(names)[:8])
+    return None, f"parquet with the columns {some(columns)}"
 
 
 def _gzip_head(data: bytes) -> bytes:

@@ -1,10 +1,10 @@
 """Steps: which steps all ranks of a trace have, and which of them is looked at."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median_low
 
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.trace.observed import Observed, RankSteps
 
 
@@ -53,9 +53,3 @@ class Steps:
         if self.note:
             return [replace(one, recovered=one.recovered + self.note) for one in found]
         return found
-
-
-def some(numbers: Iterable[int]) -> str:
-    """The first of them, and how many there are."""
-    known = list(map(str, numbers))
-    return ", ".join(known[:12]) + (f" … ({len(known)})" if len(known) > 12 else "")
