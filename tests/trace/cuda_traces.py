@@ -157,6 +157,63 @@ class Unnamed(Writer):
             self.event(cat, name, begin, self.clock, MAIN)
         self.clock += 200
 
+    def batched(self, posts, start, end, between=False):
+        """What `batch_isend_irecv` does: sends and receives, each with the rank at its other end,
+        that launch nothing, and behind them the one kernel of all, of which Kineto knows no more
+        than its name. With `between` the thread computes before it."""
+        begin = self.clock
+        for direction, peer in posts:
+            ends = {"send": {"Dst Rank": peer}, "recv": {"Src Rank": peer}}[direction]
+            args = {"Collective name": direction} | (ends if peer is not None else {})
+            at = self.clock
+            name = "c10d::recv_" if direction == "recv" else "c10d::send"
+            self.event("cpu_op", name, at, at + 900, MAIN)
+            self.event("cpu_op", "record_param_comms", at + 100, at + 800, MAIN, **args)
+            self.clock += 1_000
+        if between:
+            self.event("cpu_op", "aten::add", self.clock, self.clock + 100, MAIN)
+            self.clock += 200
+        self.launch(SEND, start, end, 20)
+        self.event("user_annotation", "nccl:coalesced", begin, self.clock, MAIN)
+        self.clock += 200
+
+
+MOVES = {
+    "recv-warmup": [("recv", -1)],
+    "recv-extra": [("recv", -1)],
+    "send-warmup": [("send", 1)],
+    "exchange-next": [("send", 1), ("recv", 1)],
+    "exchange-prev": [("send", -1), ("recv", -1)],
+    "send-extra": [("send", -1)],
+    "send-cooldown": [("send", -1)],
+    "recv-cooldown": [("recv", 1)],
+}
+
+
+def write_batched(
+    folder, rows, *, alone=True, peer=lambda rank, direction, by: rank + by, between=False
+):
+    """A file a rank of a 1F1B step (a timetable of `megascan_traces`, µs) whose transfers are in
+    batches, single ones only if `alone`; its actions are recovered as those of `Unnamed`."""
+    for rank, row in enumerate(rows):
+        writer, forwards = Unnamed(rank, len(rows)), {}
+        for name, index, start, end, took in row:
+            begin, finish = 1_000 * start, 1_000 * end
+            if name.startswith("forward"):
+                forwards[index] = writer.computed("gemm", begin, finish)
+            elif name.startswith("backward"):
+                writer.computed("gemm", begin, finish, forwards[index])
+            elif took is not None:
+                posts = [(way, peer(rank, way, by)) for way, by in MOVES[name]]
+                if len(posts) > 1 or alone:
+                    writer.batched(posts, begin, finish, between)
+                else:
+                    writer.posted(posts[0][0], begin, finish)
+        end = 1_000 * max(row[-1][3] for row in rows)
+        writer.range("Optimizer.step#Adam.step", [("adam", end, end + 50_000, 7, {})])
+        writer.write(folder, host_name="box")
+    return folder
+
 
 def write_unnamed(folder, timeline: Timeline):
     """A file a rank of a 1F1B step, as `Unnamed` has it."""

@@ -1,9 +1,9 @@
 """Writes what MegaScan's newer files hold of Megatron's 1F1B, each rank on a clock of its own.
 
 The order of a rank's ranges, their names and arguments are those of its schedule; a transfer holds
-the ranks' streams from where each posts it until it is done on both, and the aggregation cuts the
-longer of the two to the length of the shorter, from its start. First and last ranks have empty
-ranges where they have no neighbour.
+the ranks' streams from where each posts it until it is done on both. The aggregation cuts the
+longer of the two to the length of the shorter, at its start. First and last ranks have empty ranges
+where they have no neighbour.
 """
 
 import json
@@ -29,9 +29,10 @@ def ranges(rank, ranks, m):
 
 
 def timetable(times, m, transfer):
-    """[name, index, start, end, moved] of every rank: `times[rank]` is that of F and of B, µs."""
+    """[name, index, start, end, took] of every rank, in µs: `times[rank]` is that of F and of B,
+    `took` how long both ends of a transfer were at it, None where nothing moved."""
     ranks = len(times)
-    rows = [[[*one, 0, 0, False] for one in ranges(rank, ranks, m)] for rank in range(ranks)]
+    rows = [[[*one, 0, 0, None] for one in ranges(rank, ranks, m)] for rank in range(ranks)]
     clock, place = [0] * ranks, [0] * ranks
     while any(at < len(row) for at, row in zip(place, rows, strict=True)):
         for rank, row in enumerate(rows):
@@ -50,9 +51,8 @@ def timetable(times, m, transfer):
                         if other[0] not in COUNTERPARTS[name]:
                             break
                         end = max(start, clock[there]) + transfer
-                        short = min(end - start, end - clock[there])
-                        other[2:] = end - short, end, True
-                        one[4], start = True, end - short
+                        one[4] = min(end - start, end - clock[there])
+                        other[2:] = clock[there], end, one[4]
                         clock[there], place[there] = end, place[there] + 1
                 one[2:4] = start, end
                 clock[rank], place[rank] = end, place[rank] + 1
@@ -76,10 +76,11 @@ def write_megascan(path, times, m, transfer, *, offsets=None, dp=1, tp=1, reduce
                         row = {"name": name, "ph": "X", "ts": start + shift, "dur": end - start}
                         events.append(row | {"pid": rank, "tid": 0, "args": own | args})
 
-                    for name, index, start, end, moved in row:
+                    for name, index, start, end, took in row:
                         args = {} if index is None else {"micro_batch_index": index}
                         if "ward" not in name:
-                            args |= {"data": 4096 if moved else None}
+                            args |= {"data": None if took is None else 4096}
+                            start = end - (took or 0)
                         add(name, start, end, **args)
                         if "ward" in name and reduce:
                             add("_reduce", end - reduce, end, group=[])

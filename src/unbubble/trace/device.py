@@ -3,7 +3,8 @@
 A host range is launch time only. The kernels launched within it, found by their correlation, are
 the action: from the first one's start to the last one's end, of which kernels at work are compute,
 collectives that no kernel hides are communication, and gaps are overhead. A send-receive kernel is
-pipeline traffic only if a send or a receive launched it; all-to-all uses the same kernel.
+pipeline traffic only if a send or a receive launched it, or a batch of them; all-to-all uses the
+same kernel.
 """
 
 from bisect import bisect_left
@@ -19,9 +20,9 @@ from unbubble.trace.names import (
     P2P,
     Named,
     is_optimizer,
-    transfer_named,
 )
 from unbubble.trace.observed import About, Doubt, HalfTransfer, Seen
+from unbubble.trace.posts import carried
 from unbubble.trace.rank_trace import Kernel, RankTrace, Window, starting_in
 
 
@@ -37,12 +38,6 @@ class DeviceStep:
         self.kernels = kernels[first:last]
         self.marks = starting_in(trace.marks, window)
         self.named = [((m.start, m.end), f) for m in self.marks if (f := trace.named.get(m))]
-        self.posts = sorted(
-            (op.start, op.end, op.transfer)
-            for ops in trace.ops.values()
-            for op in starting_in(ops, window)
-            if op.transfer in ("send", "recv")
-        )
 
     def launched_in(self, interval: Interval) -> Sequence[Kernel]:
         low = bisect_left(self.kernels, interval[0], key=_launched)
@@ -114,18 +109,30 @@ class DeviceStep:
                 named += [_half(action, k) for k in kernels[:1]]
         if named:
             return named, [], [], ""
-        directed = [
-            (m.start, m.end, transfer_named(m.name)) for m in self.marks if transfer_named(m.name)
-        ] or self.posts
+        found, left = carried(self.trace, self.window, self.kernels)
+        moving = sum(kernel.kind == P2P for kernel in self.kernels)
+        loose = moving - len(found)
+        if mixed := sum(one.mixed for one in found):
+            reason = (
+                f"{mixed} of {moving} send-receive kernels carry a batch of transfers with several "
+                "ranks, or with some that the trace does not name, so when each was done"
+            )
+            return [], [], [], reason
+        if loose and left:
+            reason = (
+                f"{loose} of {moving} send-receive kernels are not right behind the sends and "
+                f"receives of a batch, of which {left} became no kernel, so when each was done"
+            )
+            return [], [], [], reason
         rest: dict[str, list[HalfTransfer]] = {"send": [], "recv": []}
-        for start, end, direction in directed:
-            kind = Kind.SEND_F if direction == "send" else Kind.RECV_F
-            for kernel in self.launched_in((start, end)):
-                if kernel.kind == P2P:
-                    rest[direction].append(_half(Action(kind, NO_STAGE, 0), kernel))
-        loose = sum(k.kind == P2P for k in self.kernels) - sum(map(len, rest.values()))
+        for kernel, posts in found:
+            for post in posts:
+                kind = Kind.SEND_F if post.direction == "send" else Kind.RECV_F
+                half = _half(Action(kind, NO_STAGE, 0), kernel)
+                # a batch is done with its last transfer
+                rest[post.direction].append(half._replace(arrived=len(posts) == 1))
         reason = ""
-        if loose > 0:
+        if loose:
             reason = (
                 f"{loose} send-receive kernels were launched by no named send or receive, so "
                 "whether they are pipeline traffic"

@@ -33,9 +33,8 @@ _EMPTY = re.compile(rb"\s*\]")
 
 class Args(msgspec.Struct, gc=False, rename={
     "external": "External id", "collective": "Collective name", "group": "Process Group Name",
-    "ranks": "Process Group Ranks", "size": "Group size",
-    "sequence": "Sequence number",
-    "forward_thread": "Fwd thread id",
+    "ranks": "Process Group Ranks", "size": "Group size", "sequence": "Sequence number",
+    "forward_thread": "Fwd thread id", "source": "Src Rank", "destination": "Dst Rank",
 }):  # fmt: skip
     """The few arguments that are looked at, of any type: files are not trusted."""
 
@@ -48,6 +47,8 @@ class Args(msgspec.Struct, gc=False, rename={
     group: Any = None
     ranks: Any = None
     size: Any = None
+    source: Any = None
+    destination: Any = None
     iteration: Any = None
     microbatch: Any = None
     model_chunk: Any = None

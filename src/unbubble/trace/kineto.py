@@ -99,7 +99,12 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             args = event.args
             trace.processes.add(_hashable(event.pid))
             side = 0 if args is None or args.sequence is None else _side(args)
-            trace.add_op(_hashable(event.tid), start, end, event.name, side)
+            thread = _hashable(event.tid)
+            trace.add_op(thread, start, end, event.name, side)
+            if event.name == "record_param_comms" and args is not None:
+                peer = _count(args.destination if args.source is None else args.source)
+                if peer is not None:
+                    trace.peers.setdefault(thread, []).append((start, peer))
         elif category == _KERNEL:
             args = event.args
             collective = args.collective if args is not None else None

@@ -124,6 +124,8 @@ class RankTrace:
         self.members: dict[tuple[int, int], tuple[str, int]] = {}
         """The ranks of a collective, in words, and how many they are, 0 where that is not said, by
         its kernel's start and end."""
+        self.peers: dict[Any, list[tuple[int, int]]] = {}
+        """By thread, when a send or a receive was posted and with which of the job's ranks."""
         self.processes: set[Any] = set()
         """The processes whose operations and ranges these are, where the format numbers them."""
         self.left_out = 0
@@ -159,6 +161,8 @@ class RankTrace:
         self.marks.sort(key=lambda mark: (mark.start, -mark.end))
         for thread, ops in self.ops.items():
             self.ops[thread] = self._outermost(thread, ops)
+        for peers in self.peers.values():
+            peers.sort()
         for thread, times in self.launch_times.items():
             self.launch_times[thread] = array("q", sorted(times))
 
