@@ -46,7 +46,7 @@ from unbubble.simulate.replay import timeless
 from unbubble.trace.costs import observed_costs
 from unbubble.trace.recording import dump_recording, load_recording
 
-BARS = {
+ASKED = {
     "replay": (0.005, 0.015),
     "emulated": (0.01, 0.02),
     "observed": (0.03, 0.08),
@@ -225,7 +225,7 @@ def noise(steps: list[Timeline]) -> float:
 
 
 def table(folder: Path, verbose: bool) -> int:
-    """Print the table; 1 if a bar is missed or a row is not measured."""
+    """Print the table; 1 if an error is larger than asked for or a row is not measured."""
     everything = {
         "emulated": emulated_cases,
         "observed": observed_cases,
@@ -247,16 +247,16 @@ def table(folder: Path, verbose: bool) -> int:
                 for case in cases(folder)
             ]
     missed = 0
-    print(f"{'prediction':12}{'cases':>6}{'rejected':>9}{'median':>9}{'worst':>9}   bar")
+    print(f"{'prediction':12}{'cases':>6}{'rejected':>9}{'median':>9}{'worst':>9}   asked for")
     for row, found in rows.items():
         kept = [abs(error) for _, error, noisy in found if noisy <= NOISY]
         rejected = len(found) - len(kept)
-        bar = BARS[row]
+        asked = ASKED[row]
         verdict = "not measured: too noisy"
         middle, worst = (median(kept), max(kept)) if kept else (float("nan"), float("nan"))
         if kept and rejected <= MOST_REJECTED * len(found):
-            met = middle <= bar[0] and worst <= bar[1]
-            verdict = f"{bar[0]:.1%} / {bar[1]:.1%} {'met' if met else 'MISSED'}"
+            met = middle <= asked[0] and worst <= asked[1]
+            verdict = f"{asked[0]:.1%} / {asked[1]:.1%} {'met' if met else 'MISSED'}"
             missed += not met
         else:
             missed += 1

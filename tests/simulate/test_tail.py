@@ -114,19 +114,7 @@ def test_a_tail_of_many_stages_shares_the_reduction():
 def test_only_what_is_missing_is_added():
     order = Schedule.of([["0F0", "0B0", "0REDUCE_GRAD"], ["1F0", "1B0", "1REDUCE_GRAD"]])
     full = with_tail(order, costs(tail=Tail(reduce=5, clip=1, optimizer=3)))
-    assert [str(a) for a in full.actions(1)] == [
-        "1F0",
-        "1B0",
-        "1REDUCE_GRAD",
-        "1CLIP",
-        "1OPTIMIZER",
-    ]
+    assert " ".join(map(str, full.actions(1))) == "1F0 1B0 1REDUCE_GRAD 1CLIP 1OPTIMIZER"
     ended = Schedule.of([["0F0", "0B0", "0OPTIMIZER"], ["1F0", "1B0", "1OPTIMIZER"]])
     full = with_tail(ended, costs(tail=Tail(reduce=5, clip=1, optimizer=3)))
-    assert [str(a) for a in full.actions(0)] == [
-        "0F0",
-        "0B0",
-        "0REDUCE_GRAD",
-        "0CLIP",
-        "0OPTIMIZER",
-    ]
+    assert " ".join(map(str, full.actions(0))) == "0F0 0B0 0REDUCE_GRAD 0CLIP 0OPTIMIZER"
