@@ -10,6 +10,8 @@ from unbubble.costs import CHANNELS, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.costs_file import dump_costs, format_costs, load_costs, parse_costs
 from unbubble.errors import InputError
 from unbubble.families import generate
+from unbubble.quantity import SECONDS
+from unbubble.schedule.placement import linear
 from unbubble.simulate import simulate
 
 EXAMPLE = """
@@ -295,3 +297,13 @@ def test_notes_are_kept_for_people(tmp_path):
 def test_text_that_is_no_costs_file_is_refused(text):
     with pytest.raises(InputError, match=r"^costs: "):
         parse_costs(text)
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s", "min"])
+def test_costs_in_a_unit_of_time_come_back_as_long(unit, tmp_path):
+    """What counts one tick a millisecond was read with one tick a second, all times 0."""
+    costs = Costs.uniform(linear(2), forward=1, backward=2, unit=unit)
+    dump_costs(tmp_path / "c.toml", costs)
+    again = load_costs(tmp_path / "c.toml")
+    assert again.unit == "s"
+    assert Fraction(again.stages[0].forward.total, again.ticks_per_unit) == SECONDS[unit]

@@ -162,7 +162,9 @@ def _clock(keys: Mapping[str, Value], rows: Sequence[Mapping[str, Value]]) -> Cl
     named = keys["unit"].text() if "unit" in keys else ""
     given = keys["ticks_per_unit"].integer(1, 10**12) if "ticks_per_unit" in keys else 0
     if named in quantity.SECONDS:
-        return Clock("s", given or NANOSECONDS, quantity.SECONDS[named])
+        scale = quantity.SECONDS[named]
+        in_a_second = min(given * max(int(1 / scale), 1), MAX_TICKS_PER_UNIT)
+        return Clock("s", in_a_second or NANOSECONDS, scale)
     times = list(_times(keys, rows))
     plain = [amount for amount, in_seconds in times if not in_seconds]
     if "unit" not in keys and len(plain) < len(times) and not any(plain):

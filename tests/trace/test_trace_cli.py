@@ -16,7 +16,7 @@ from unbubble.cli import invoke
 from unbubble.costs import Costs
 from unbubble.costs_file import load_costs
 from unbubble.families import generate
-from unbubble.plan import load_plan
+from unbubble.plan import Plan, dump_plan, load_plan
 from unbubble.prediction import predict
 from unbubble.simulate import simulate
 from unbubble.sweep.variant import variant
@@ -253,3 +253,21 @@ def test_an_interrupt_while_the_reading_processes_start(tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.strip() == "unbubble: interrupted"
+
+
+def test_what_differs_from_the_plan_is_said(run, again, tmp_path):
+    """Only the step's error was, which is next to 0 where GPipe ran for 1F1B."""
+    plan, slow = tmp_path / "plan.json", tmp_path / "slow"
+    run(again, "--write-plan", plan)
+    same = run(again, "--plan", plan).out
+    assert "predicted" in same and "planned" not in same.replace("predicted", "")
+    order = generate("gpipe", 2, 4)
+    costs = Costs.uniform(order.placement, forward=[100 * US, 150 * US], backward=200 * US)
+    slow.mkdir()
+    text = run(write_cuda(slow, simulate(order, costs), again=60 * US), "--plan", plan).out
+    assert "another order than planned: rank 0 ran 0F2 where the plan has 0B0; 1 more rank" in text
+    assert "took, of the time planned: stage 1 F 1.5 times\n" in text
+    run(again, "--write-plan", plan)
+    other = generate("interleaved-1f1b", 2, 4, 2)
+    dump_plan(plan, Plan(schedule=other, costs=Costs.uniform(other.placement, unit="s")))
+    assert "the plan has 4 stages and the traces have 2" in run(again, "--plan", plan).out

@@ -33,6 +33,8 @@ LIMITS = {
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LEAST_SHOWN = 0.0005
 """Less of the step is shown as 0.0 %."""
+LEAST_OFF = 0.05
+"""What a stage takes within so much of its planned time is as planned."""
 OUTPUTS = ("write_costs", "write_plan", "save", "svg", "chrome", "html")
 
 
@@ -310,9 +312,8 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
         f"{percent(answer['bubble_fraction'])} of ranks × makespan; clocks agree to "
         + ("an unknown time" if uncertainty is None else shown_time(uncertainty))
     )
-    if answer["predicted_s"] is not None:
-        error = answer["against_plan"]["error"]
-        say(f"predicted {shown_time(answer['predicted_s'])} ({percent(error, sign=True)})")
+    if answer["against_plan"] is not None:
+        _print_comparison(answer["against_plan"])
     click.echo()
     print_table(
         [
@@ -344,6 +345,27 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             f"wait: rank {row['rank']} before {row['action']}, {shown_time(row['length_s'])}, for "
             f"{cause}"
         )
+
+
+def _print_comparison(found: Mapping[str, Any]) -> None:
+    """How the step differs from what the plan said of it."""
+    if differences := found["order_differences"]:
+        first, more = differences[0], len(differences) - 1
+        ran = first["ran"] or "nothing more"
+        say(
+            f"another order than planned: rank {first['rank']} ran {ran} where the plan has "
+            f"{first['planned'] or 'nothing more'}"
+            + (f"; {more} more rank{'s' * (more > 1)} differ{'s' * (more == 1)}" if more else "")
+        )
+    if "predicted_s" not in found:
+        return
+    error = "" if found["error"] is None else f" ({percent(found['error'], sign=True)})"
+    say(f"predicted {shown_time(found['predicted_s'])}{error}")
+    off = [row for row in found["stages"] if abs(row["ratio"] - 1) >= LEAST_OFF]
+    if off:
+        off.sort(key=lambda row: -abs(row["measured_s"] - row["planned_s"]))
+        shown = [f"stage {r['stage']} {r['kind']} {r['ratio']:.3g} times" for r in off[:4]]
+        say("took, of the time planned: " + ", ".join(shown) + " …" * (len(off) > 4))
 
 
 def _kinds(stages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -173,6 +173,12 @@ def _schedule(
         if gaps := sorted(set(range(max(used) + 1)) - used):
             raise Missing(f"no trace holds stage {some(gaps)}; the trace of its rank is missing")
         placement = infer(stages)
+    else:
+        beyond = max(a.stage for row in rows for seen in row for a in seen.action.parts)
+        if beyond + 1 != len(placement.rank_of):
+            raise Missing(
+                f"the plan has {len(placement.rank_of)} stages and the traces have {beyond + 1}"
+            )
     schedule = Schedule.of(orders, placement)
     _complete(rows, schedule.placement)
     try:
