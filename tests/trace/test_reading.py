@@ -14,7 +14,7 @@ from tests.trace.cuda_traces import Writer, write_cuda
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import generate
-from unbubble.schedule.placement import linear
+from unbubble.schedule.placement import Placement, linear
 from unbubble.simulate import simulate
 from unbubble.trace import read
 from unbubble.trace.findings import findings
@@ -280,3 +280,25 @@ def test_a_timeline_of_another_program_is_no_other_format(tmp_path):
     write_cuda(tmp_path, timeline())
     with pytest.raises(InputError, match="different formats"):
         read([tmp_path])
+
+
+@pytest.mark.parametrize("ranks", [(1, 0), (3, 1)])
+def test_a_job_s_ranks_may_lie_against_the_stages(ranks, tmp_path):
+    """The pipeline's ranks stayed in the job's order, so that no known schedule had theirs and a
+    plan's differed from it."""
+    write_cuda(tmp_path, timeline())
+    files = [tmp_path / f"rank{rank}.json" for rank in (0, 1)]
+    texts = [path.read_text() for path in files]
+    for path in files:
+        path.unlink()
+    for rank, text in zip(ranks, texts, strict=True):
+        content = json.loads(text)
+        content["distributedInfo"] = {"rank": rank, "world_size": 2}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(content))
+    (pipeline,) = read([tmp_path]).pipelines
+    assert pipeline.ranks == ranks
+    assert pipeline.timeline.schedule.codes == timeline().schedule.codes
+    other = Placement(rank_of=(1, 0))
+    (pipeline,) = read([tmp_path], placement=other).pipelines
+    assert pipeline.ranks == ranks[::-1]
+    assert pipeline.timeline.schedule.placement == other

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from unbubble.errors import InputError
+from unbubble.schedule import Placement
 from unbubble.trace.layout import parse_layout
 from unbubble.trace.layout import pipelines as pipelines_of
 from unbubble.trace.names import NO_STAGE
@@ -43,6 +44,21 @@ def groups(
         return [Group(list(chosen), ranks[0].world_size)]
     present = [[by_rank[rank] for rank in group if rank in by_rank] for group in members]
     return [Group(here, len(group)) for here, group in zip(present, members, strict=True) if here]
+
+
+def in_stage_order(ranks: Sequence[Observed], placement: Placement | None) -> list[Observed]:
+    """A pipeline's ranks by their first stages, or as the placement numbers them, where their
+    actions name stages: a job's ranks may lie in any order."""
+    firsts = {
+        one.rank: min((a.stage for seen in one.actions for a in seen.action.parts), default=-1)
+        for one in ranks
+    }
+    known = len(placement.rank_of) if placement else 1 << 62
+    if not all(NO_STAGE < first < known for first in firsts.values()):
+        return list(ranks)
+    if placement is None:
+        return sorted(ranks, key=lambda one: firsts[one.rank])
+    return sorted(ranks, key=lambda one: placement.rank_of[firsts[one.rank]])
 
 
 def _by_stages(chosen: Sequence[Observed]) -> list[Group]:

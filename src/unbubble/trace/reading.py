@@ -19,7 +19,7 @@ from unbubble.schedule import Placement
 from unbubble.trace.assembly import Pipeline, assemble
 from unbubble.trace.calls import without_late_members
 from unbubble.trace.clocks import Clocks
-from unbubble.trace.groups import groups
+from unbubble.trace.groups import groups, in_stage_order
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
@@ -143,7 +143,10 @@ def _assembled(
     placement: Placement | None,
 ) -> tuple[Pipeline, ...]:
     found = groups(ranks, without_late_members(chosen), layout)
-    return tuple(assemble(one.ranks, placement, one.expected, one.mixed) for one in found)
+    return tuple(
+        assemble(in_stage_order(one.ranks, placement), placement, one.expected, one.mixed)
+        for one in found
+    )
 
 
 def _formats(files: Sequence[Path], exact: bool) -> tuple[list[tuple[Path, str]], list[str]]:
