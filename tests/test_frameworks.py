@@ -35,3 +35,14 @@ def test_pytorchs_rule_is_that_of_the_generated_schedules(p):
 def test_a_framework_that_is_not_known_is_refused():
     with pytest.raises(InputError, match="no rule is known for 'jax'; known are any, megatron"):
         next_legal(3, 4, 2, "jax")
+
+
+@pytest.mark.parametrize(
+    ("framework", "v", "schedule"),
+    [("deepspeed", 2, ""), ("nanotron", 2, ""), ("gpt-neox", 1, "gpipe"), ("nemo", 1, "zb-h1")],
+)
+def test_a_framework_without_the_schedule_is_refused(framework, v, schedule):
+    """`bubble -v 2 --framework deepspeed` said: legal (it has no interleaved schedule)."""
+    with pytest.raises(InputError, match=f"{framework} does not have .*; it has 1f1b"):
+        next_legal(8, 4, v, framework, schedule=schedule)
+    assert next_legal(1, 1, 1, framework, schedule="naive") == 1

@@ -1,4 +1,4 @@
-"""Frameworks: which numbers of microbatches each of them takes, in words and as code."""
+"""Frameworks: which schedules and numbers of microbatches each takes, in words and as code."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,10 +9,12 @@ from unbubble.errors import InputError, suggestion
 class Rule(NamedTuple):
     """Which numbers of microbatches a framework takes: in words, and `least`, the smallest legal
     one from m on, of m, p, v, the name of the schedule ("" for 1F1B, interleaved where v > 1) and
-    the microbatch group of an interleaved one (0: as many as there are ranks)."""
+    the microbatch group of an interleaved one (0: as many as there are ranks). `has` are the
+    schedules that it runs, none where it runs any."""
 
     words: str
     least: Callable[[int, int, int, str, int], int]
+    has: tuple[str, ...] = ()
 
 
 def _grouped(m: int, p: int, v: int, schedule: str, group: int) -> int:
@@ -44,15 +46,20 @@ RULES: dict[str, Rule] = {
     "megatron": Rule(
         "Megatron-LM: any m; interleaved: m mod the group size (p by default) is 0 or at least p",
         _grouped,
+        ("1f1b", "interleaved-1f1b"),
     ),
     "pytorch": Rule(
         "PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋); DualPipe-V: m ≥ 2p; "
         "others any m",
         _pytorch,
     ),
-    "nanotron": Rule("nanotron: 1F1B m ≥ p−1; it has no interleaved schedule", _nanotron),
+    "nanotron": Rule(
+        "nanotron: 1F1B m ≥ p−1; it has no interleaved schedule", _nanotron, ("1f1b", "gpipe")
+    ),
     "deepspeed": Rule(
-        "DeepSpeed: any m; it has no interleaved schedule", lambda m, p, v, schedule, group: m
+        "DeepSpeed: any m; it has no interleaved schedule",
+        lambda m, p, v, schedule, group: m,
+        ("1f1b",),
     ),
     "maxtext": Rule(
         "MaxText: m a multiple of p for circular pipelines",
@@ -79,8 +86,15 @@ def next_legal(
     group: int = 0,
 ) -> int:
     """The smallest legal number of microbatches that is at least the given one, under a schedule
-    (1F1B, or interleaved where v > 1) with a microbatch group (p where it is 0)."""
-    framework = CALLED.get(framework, framework)
-    if framework not in RULES:
+    (1F1B, or interleaved where v > 1) with a microbatch group (p where it is 0).
+
+    Raises InputError for a framework that is not known or does not have the schedule.
+    """
+    rules = CALLED.get(framework, framework)
+    if rules not in RULES:
         raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
-    return RULES[framework].least(max(1, microbatches), ranks, virtual, schedule, group)
+    rule = RULES[rules]
+    name = schedule or ("1f1b" if virtual == 1 else "interleaved-1f1b")
+    if rule.has and name not in (*rule.has, "naive"):
+        raise InputError(f"{framework} does not have {name}; it has {' and '.join(rule.has)}")
+    return rule.least(max(1, microbatches), ranks, virtual, schedule, group)

@@ -183,3 +183,17 @@ def test_inference_has_no_backward(run, tmp_path):
     path.write_text(INFERENCE.replace("1F1,", ""))
     faults = json.loads(run("check", path, "--forward-only", "--json")[1])["faults"]
     assert [fault["action"] for fault in faults] == ["1F1"]
+
+
+def test_a_printed_export_says_what_is_wrong_with_it(run, tmp_path):
+    """Only a written one did; and forwards alone, which are inference, had faults."""
+    path = tmp_path / "order.csv"
+    path.write_text("0F0\n1F0,1B0\n")
+    status, out, err = run("export", path)
+    assert (status, out) == (0, "0F0\n1F0,1B0\n")
+    assert "1 fault, see `unbubble schedule check`" in err
+    jit = run("export", "1f1b", "-p", 4, "-m", 8, "--with-comms", "--receive", "just-in-time")
+    assert "deadlocks under blocking sends" in jit[2]
+    path.write_text(INFERENCE)
+    assert run("export", path)[2] == ""
+    assert "cannot deadlock" in run("export", path, "-o", tmp_path / "again.csv")[1]

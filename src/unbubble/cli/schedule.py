@@ -133,9 +133,9 @@ def export(
         write_text(output, text)
     elif not as_json:
         click.echo(text, nl=False)
-        return
-    faults = check(order).faults
-    stuck = [] if faults else [send for send in SENDS if not check(order, send)]
+    prove = partial(check, order, forward_only=not order.has_backward)
+    faults = prove().faults
+    stuck = [] if faults else [send for send in SENDS if not prove(send)]
     if as_json:
         answer = {
             **_about(order),
@@ -150,7 +150,10 @@ def export(
     verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
     if faults:
         verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"
-    say(f"{output}: {_size(order)}; {verdict}")
+    if output is not None:
+        say(f"{output}: {_size(order)}; {verdict}")
+    elif faults or stuck:
+        click.echo(f"{schedule}: {verdict}", err=True)
 
 
 @command.command(
