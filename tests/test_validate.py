@@ -11,7 +11,14 @@ from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.formulas import Times, interleaved_span
 from unbubble.simulate import simulate
-from unbubble.validate import PUBLICATIONS, controllable_memory, figures, fixed_orders, zero_bubble
+from unbubble.validate import (
+    PUBLICATIONS,
+    controllable_memory,
+    dualpipe,
+    figures,
+    fixed_orders,
+    zero_bubble,
+)
 from unbubble.validate.figure import Figure
 
 
@@ -123,3 +130,22 @@ def test_megatrons_interleaved_order_pays_p_transfers_more_than_the_closed_form(
     )
     span = Fraction(simulate(schedule, costs).span, costs.ticks_per_unit)
     assert span - interleaved_span(p, m, v, Times(f, i, w), hop) == p * hop
+
+
+def test_what_dualpipe_holds_is_as_printed():
+    """DualPipe-V's twice the parameters and PP+1 activations stood there as 1 and PP/2 + ½, in
+    another unit than those of the README."""
+    table = json.loads(shared("reference/published_runs.json").read_text())["dualpipe"]
+    printed = {
+        f"PP={pp}, in stages": {
+            f"{name.replace('one_f_one_b', '1f1b').replace('_', '-').replace('zb1p', 'zb-1p')} "
+            + what: str(value if what == "parameters" else pp + ("+1" in value))
+            for what, key in (("held", "activations"), ("parameters", "parameters"))
+            for name, value in table[key].items()
+        }
+        for pp in dualpipe.STAGES
+    }
+    for figure in dualpipe.figures():
+        if figure.case in printed:
+            assert figure.theirs == printed[figure.case].pop(figure.what)
+    assert not any(printed.values())

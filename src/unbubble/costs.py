@@ -4,7 +4,7 @@ Times are integers, *ticks*; `ticks_per_unit` says how many make one of the call
 so that every given time is exact. A file in seconds uses nanoseconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
@@ -159,6 +159,13 @@ class Costs:
     tail: Tail = Tail()
     speed: Mapping[int, Fraction] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.channel not in CHANNELS:
+            raise InputError(f"channel is {self.channel!r}; it is one of {', '.join(CHANNELS)}")
+        for rank, factor in self.speed.items():
+            if factor <= 0:
+                raise InputError(f"the speed factor of rank {rank} is {factor}; it is above 0")
+
     @property
     def in_bytes(self) -> bool:
         """Whether they say what stages hold."""
@@ -267,7 +274,9 @@ def _per_stage(times: Times | None, placement: Placement, what: str) -> tuple[Fr
     held = [len(placement.stages_of(r)) for r in range(placement.ranks)]
     stages, ranks = placement.num_stages, placement.ranks
     rank_of = placement.rank_of[:stages]
-    if isinstance(times, (int, float, str, Fraction)):
+    if isinstance(times, str) or not isinstance(
+        times, Iterable
+    ):  # NumPy's and Decimal are no float
         one = _time(times, what)
         return tuple(one / (held[r] // placement.copies or 1) for r in rank_of)
     values = [_time(t, what) for t in times]

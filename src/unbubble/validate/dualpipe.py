@@ -1,9 +1,9 @@
 """DualPipe's published comparison: bubble and memory of four schedules, in closed forms.
 
 B is the full backward, F&B the overlapped pair, PP the number of pipeline stages, and the times are
-those of a stage. The forms are evaluated for some times and the schedules simulated with them. The
-paper counts activations in stages: PP + 1 of them are p + 1 microbatches of DualPipe's PP ranks and
-p + ½ of DualPipe-V's p = PP/2.
+those of a stage. The forms are evaluated for some times and the schedules simulated with them. As
+in the README, activations and parameters are counted in stages, those of one device: DualPipe-V has
+half of the devices, each with two stages, so that its PP + 1 are p + ½ microbatches of a rank.
 """
 
 from collections.abc import Iterator
@@ -55,22 +55,22 @@ def figures() -> Iterator[Figure]:
 
 
 def _held(stages: int) -> Iterator[Figure]:
-    """Microbatches of a rank, and copies of the parameters."""
+    """Activations and parameters of the fullest device, in stages."""
     forms = (
-        ("1f1b", stages, 1, str(stages), "1"),
-        ("zb-1p", stages, 1, str(stages), "1"),
-        ("dualpipe", stages, 1, str(stages + 1), "2"),
-        ("dualpipe-v", stages // 2, 2, f"{stages // 2}.5", "1"),
+        ("1f1b", stages, 1, stages, 1),
+        ("zb-1p", stages, 1, stages, 1),
+        ("dualpipe", stages, 1, stages + 1, 2),
+        ("dualpipe-v", stages // 2, 2, stages + 1, 2),
     )
-    for schedule, p, v, held, copies in forms:
+    for schedule, p, v, held, parameters in forms:
         order, timeline, _ = fitted(schedule, p, 4 * stages, v)
-        peak = max(c.peak for c in activations(timeline))
-        parameters = Fraction(len(order.placement.rank_of), order.num_stages)
-        for what, theirs, ours in (("held", held, peak), ("parameters", copies, parameters)):
+        peak = v * max(c.peak for c in activations(timeline))
+        placed = Fraction(len(order.placement.rank_of), p)
+        for what, theirs, ours in (("held", held, peak), ("parameters", parameters, placed)):
             yield Figure(
-                case=f"PP={stages}",
+                case=f"PP={stages}, in stages",
                 what=f"{schedule} {what}",
-                theirs=theirs,
+                theirs=str(theirs),
                 ours=ours,
                 source=SOURCE,
                 fraction=False,
