@@ -116,6 +116,21 @@ def test_the_tensor_ranks_of_an_older_file_are_its_threads(tmp_path):
     assert attribute(one.timeline) == attribute(other.timeline) == wanted
 
 
+def test_two_runs_in_a_file_are_no_tensor_ranks(tmp_path):
+    """MegatronApp publishes two schedules' runs merged for a viewer, the threads telling them
+    apart; they would wait for each other as ranks of one job."""
+    events = json.loads(shared(OLDER).read_text())
+    path = tmp_path / "t.json"
+    for event in list(events):
+        args = dict(event["args"])
+        if "microbatch" in args:
+            args["microbatch"] = 7 - args["microbatch"]
+        events.append(event | {"tid": 1, "args": args})
+    path.write_text(json.dumps(events))
+    with pytest.raises(InputError, match=r"pid 0, tid 1 has another order .* several runs"):
+        read([path])
+
+
 def test_what_one_rank_recorded_is_named(tmp_path):
     rows = [{"name": "iteration", "ph": "B", "pad_before": 0},
             {"name": "forward", "ph": "B", "rel_ts": 5, "pp_rk": 0}]  # fmt: skip

@@ -118,12 +118,20 @@ def read(source: str) -> list[RankSteps]:
     replica_of = {rank: _replica(rank, own) for rank, own in found.items()}
     replicas = sorted(set(replica_of.values()))
     steps = []
+    orders: dict[tuple[int, int], list[list[Action]]] = {}
     for (pid, tid), own in found.items():
         number = pid * len(threads) + threads.index(tid)
         replica = replicas.index(replica_of[pid, tid]) if len(replicas) > 1 else None
-        observed = (_observed(source, number, n, own[n], ranks, replica) for n in own)
+        observed = tuple(_observed(source, number, n, own[n], ranks, replica) for n in own)
         named = f"pid {pid}" if len(threads) == 1 else f"pid {pid}, tid {tid}"
-        steps.append(RankSteps(rank=number, source=f"{source} ({named})", steps=tuple(observed)))
+        order = [[seen.action for seen in one.actions] for one in observed]
+        place = replica_of[pid, tid][0], next(iter(own.values())).actions[0].position
+        if orders.setdefault(place, order) != order:
+            raise InputError(
+                f"{source}: {named} has another order of actions than the rank beside it, which "
+                "ranks of tensor parallelism cannot have; are these several runs? Give one"
+            )
+        steps.append(RankSteps(rank=number, source=f"{source} ({named})", steps=observed))
     return steps
 
 
