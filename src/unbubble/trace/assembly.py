@@ -19,7 +19,7 @@ from unbubble.simulate import Timeline
 from unbubble.simulate.program import Deadlock, Program
 from unbubble.simulate.replay import timeless
 from unbubble.trace.clocks import Before, Clocks, align
-from unbubble.trace.doubts import NOTICEABLE, doubts
+from unbubble.trace.doubts import NOTICEABLE, doubts, too_early
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
@@ -27,6 +27,8 @@ from unbubble.trace.recover import BY_LINKS
 from unbubble.trace.timeline import by_code, timeline_of
 
 FROM_RANKS = "stages, from the order of the ranks"
+DISORDERED = 20
+"""A share of the step; by more than that no drift of a clock makes effects precede causes."""
 _BACKWARDS = (Kind.B, Kind.I)
 
 
@@ -111,6 +113,14 @@ def assemble(
             raise Missing(
                 "no range names the actions, and ranks did not wait for what they would need of "
                 "each other; are these sends and receives no pipeline's?"
+            )
+        tolerated = timeline.length // DISORDERED
+        if FROM_RANKS in recovered and (
+            clocks.contradiction > tolerated or too_early(timeline, tolerated)
+        ):
+            raise Missing(
+                "ranks did not wait for what they would need of each other; are the stages in the "
+                "order of the ranks?"
             )
         unknown += odd
         if not found and len(rows) > 1 and not silent:

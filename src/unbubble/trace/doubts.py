@@ -7,7 +7,8 @@ a step still adds up; what is odd about it is put into words.
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from unbubble.action import JOINED, unpack
+from unbubble.action import JOINED, Action, unpack
+from unbubble.quantity import shown_time
 from unbubble.schedule.inputs import inputs, wanted_send
 from unbubble.simulate import Timeline
 from unbubble.trace.clocks import Clocks
@@ -30,8 +31,8 @@ def doubts(
     if clocks.contradiction > 0:
         yield Doubt(
             About.CLOCKS,
-            f"effects precede their causes by up to {clocks.contradiction} ns; times of "
-            "different ranks are only that good against each other",
+            f"effects precede their causes by up to {shown_time(clocks.contradiction / NS)}; "
+            "times of different ranks are only that good against each other",
         )
     if clocks.uncertainty is None:
         yield Doubt(About.CLOCKS, "nothing that was sent bounds the clock of some rank")
@@ -84,6 +85,19 @@ def _absent(timeline: Timeline, found: Sequence[Pair]) -> Iterator[Doubt]:
         )
 
 
+def too_early(timeline: Timeline, slack: int) -> list[tuple[Action, Action]]:
+    """Actions that begin by more than the slack before the one that makes their input ends."""
+    codes, starts, ends = (
+        [*chain.from_iterable(rows)]
+        for rows in (timeline.schedule.codes, timeline.starts, timeline.ends)
+    )
+    return [
+        (unpack(codes[place]), unpack(codes[made]))
+        for place, made in enumerate(inputs(timeline.schedule))
+        if made >= 0 and ends[made] - starts[place] > slack
+    ]
+
+
 def _order(timeline: Timeline, slack: int) -> Iterator[Doubt]:
     """Actions that overlap on their rank, and actions before the one that makes their input."""
     overlaps = []
@@ -94,15 +108,7 @@ def _order(timeline: Timeline, slack: int) -> Iterator[Doubt]:
                 if before is not None and before.end - event.start > slack:
                     overlaps.append((before.action, event.action))
                 before = event
-    codes, starts, ends = (
-        [*chain.from_iterable(rows)]
-        for rows in (timeline.schedule.codes, timeline.starts, timeline.ends)
-    )
-    early = [
-        (unpack(codes[place]), unpack(codes[made]))
-        for place, made in enumerate(inputs(timeline.schedule))
-        if made >= 0 and ends[made] - starts[place] > slack
-    ]
+    early = too_early(timeline, slack)
     if overlaps:
         first, second = overlaps[0]
         yield Doubt(

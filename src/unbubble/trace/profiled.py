@@ -1,14 +1,12 @@
 """Profiled: one step of what a profiler recorded of a rank, as an observation: from the host alone
 or from its device's kernels."""
 
-from collections.abc import Sequence
-
 from unbubble.action import COMPUTE, Action, Kind
 from unbubble.trace.device import DeviceStep
 from unbubble.trace.host import HostStep
 from unbubble.trace.intervals import Interval, length, union
 from unbubble.trace.losses import behind_forwards
-from unbubble.trace.names import Named, is_optimizer
+from unbubble.trace.names import is_optimizer
 from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import BY_LINKS, recover, within
@@ -116,7 +114,6 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     )
     doubts = dict.fromkeys(filter(None, (_untold(trace, *one) for one in looked_at)))
     unknown += doubts
-    actions = _split_backwards(actions, ranges)
     base = trace.base_ns
     begin, finish = trace.span(window)
     return Observed(
@@ -157,19 +154,6 @@ def _untold(trace: RankTrace, interval: Interval, action: Action) -> Doubt | Non
     if not all(covers(repeats.merged, time) for time in linked):
         return RECOMPUTE
     return None
-
-
-def _split_backwards(actions: list[Seen], ranges: Sequence[tuple[Interval, Named]]) -> list[Seen]:
-    """A stage's method `backward_one_chunk` is an I where weights have a method of their own."""
-    split = any(named.tight and named.action.kind is Kind.W for _, named in ranges)
-    if not split:
-        return actions
-    return [
-        seen._replace(action=Action(Kind.I, seen.action.stage, seen.action.microbatch))
-        if seen.action.kind is Kind.B
-        else seen
-        for seen in actions
-    ]
 
 
 def _moved(seen: Seen, base: int) -> Seen:
