@@ -233,3 +233,16 @@ def test_costs_of_full_backwards_alone_are_refused():
     costs = Costs.uniform(family("zb-1p").placement(4, 1), forward=1, backward=2)
     with pytest.raises(InputError, match="needs backward_input and backward_weight"):
         generate("zb-1p", 4, 8, costs=costs)
+
+
+def test_what_the_registry_says_holds_where_it_says_so():
+    """ZB-V and interleaved zero bubble were said to hold p microbatches on every rank, ZB-1p to
+    idle at most (p−1)(F+I−W), which for W > F it exceeds."""
+    for name, p, m in (("zb-v", 3, 2), ("zbv-zero-bubble", 3, 2), ("interleaved-zb", 2, 4)):
+        schedule = generate(name, p, m)
+        held = [c.peak for c in activations(simulate(schedule, Costs.uniform(schedule.placement)))]
+        assert min(held) < max(held) == 2
+        assert "on the fullest rank" in family(name).memory
+    _, timeline = fitted("zb-1p", 2, 8, forward=3, backward_input=3, backward_weight=5)
+    assert max(timeline.idle) > 3 + 3 - 5
+    assert "where m ≥ p and W ≤ F" in family("zb-1p").bubble

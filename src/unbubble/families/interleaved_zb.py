@@ -45,7 +45,7 @@ FAMILY = Family(
     summary="interleaved 1F1B with the backward split, weight gradients fill the drain",
     source="torch.distributed.pipelining, after Zero Bubble, arXiv 2401.10241 (ZB-H1)",
     bubble="(p−1)(F+I−W)/v of time where m ≥ p and W ≤ F, I",
-    memory="p microbatches on every rank where g = p, at most m",
+    memory="p microbatches on the fullest rank where g = p, at most m",
     order=order,
     needs="PyTorch: m a multiple of max(1, ⌊m/p⌋)",
     broken_rule=broken_rule,

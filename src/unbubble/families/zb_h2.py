@@ -33,7 +33,7 @@ FAMILY = Family(
     name="zb-h2",
     summary="ZB-H1 with twice the memory: no bubble by span where F = I = W",
     source="Zero Bubble, arXiv 2401.10241, section 2",
-    bubble="(p−1)(F+I−2W) of time, by span",
+    bubble="(p−1)(F+I−2W) of time by span where m ≥ 2p−1 and W ≤ F",
     memory="min(2p−1, m) microbatches on rank 0",
     order=order,
     splits_backward=True,
