@@ -1,5 +1,6 @@
 """ByteDance's parquet: the published what-if results, and the classes of every step."""
 
+import gzip
 import json
 import statistics
 
@@ -171,3 +172,39 @@ def test_replicas_that_wait_for_a_slow_one_are_imbalanced(tmp_path):
         assert sum(row[f"{name}_s"] for name in CLASSES) == pytest.approx(row["total_s"])
         if row["rank"] % 2 == 0:
             assert row["imbalance_static_s"] > 0.3 * row["total_s"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_table_as_text_is_the_same(packed, tmp_path):
+    from pyarrow import compute, csv, parquet
+
+    table = parquet.read_table(shared(FOLDER) / "trace-ST.parquet")
+    table = table.filter(compute.equal(table["step"], 1048))
+    parquet.write_table(table, tmp_path / "t.parquet")
+    path = tmp_path / "t.csv"
+    csv.write_csv(table, path)
+    if packed:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    text, binary = (findings(read([p])) for p in (path, tmp_path / "t.parquet"))
+    assert text["step_s"] == pytest.approx(binary["step_s"], rel=1e-6)
+    assert text["fractions"] == pytest.approx(binary["fractions"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("seq_id", "number"), "without the column seq_id"),
+        (lambda text: text.replace(",23,", ",x,", 1), "row 0 has step 'x'"),
+        (lambda text: text.replace(",0.8486717,", ",,", 1), "start_ts ''; seconds"),
+        (lambda text: text[:200], "row 1 has"),
+        (lambda text: text.split("\n")[0], "the table has no row"),
+    ],
+)
+def test_text_that_is_no_such_table_is_refused(change, message, tmp_path):
+    from pyarrow import csv, parquet
+
+    path = tmp_path / "t.csv"
+    csv.write_csv(parquet.read_table(shared(FOLDER) / "trace-ST.parquet").slice(0, 2), path)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(InputError, match=message):
+        read([path])

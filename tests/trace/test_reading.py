@@ -183,6 +183,17 @@ def test_a_plan_of_other_ranks_is_told(tmp_path):
     assert "the plan has 3 pipeline ranks and 2 traces" in " ".join(pipeline.unknown)
 
 
+def test_a_rank_s_files_of_different_steps_are_one_trace(tmp_path):
+    """A profiler that repeats writes a file a rank each time, and the folder was refused."""
+    for step in (9, 4):
+        write_cuda(tmp_path, timeline(), step=step)
+        for rank in (0, 1):
+            (tmp_path / f"rank{rank}.json").rename(tmp_path / f"box_{rank}.{step}.pt.trace.json")
+    trace = read([tmp_path])
+    assert trace.steps == (4, 9)
+    assert [len(trace.pipelines_of(step)[0].ranks) for step in trace.steps] == [2, 2]
+
+
 def test_a_rank_twice_is_refused(tmp_path):
     folder = write_cuda(tmp_path, timeline())
     (folder / "again_rank0.json").write_text((folder / "rank0.json").read_text())

@@ -69,8 +69,8 @@ def command(
     """Split a measured step into compute, bubble, imbalance, communication and overhead.
 
     PATH… are files, folders or patterns: PyTorch profiler JSON (plain or gzip, one file a rank),
-    Nsight Systems SQLite, MegaScan JSON, ByteDance parquet, Primus JSON, recordings of unbubble,
-    the folder of a job around whose loop `unbubble.record` stands.
+    Nsight Systems SQLite, MegaScan JSON, ByteDance parquet or CSV, Primus JSON, recordings of
+    unbubble, the folder of a job around whose loop `unbubble.record` stands.
     """
     from unbubble.plan import load_plan
     from unbubble.trace import read

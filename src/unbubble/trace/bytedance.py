@@ -1,4 +1,5 @@
-"""ByteDance's per-operation parquet (the straggler what-if analysis): all ranks, many steps.
+"""ByteDance's table of operations (the straggler what-if analysis): all ranks, many steps; parquet,
+or the same as comma-separated text.
 
 Columns: dp_rank, stage, rank, step, optype, start_ts and duration (seconds from the step's start,
 clocks aligned by the profiler), seq_id (the count of the optype in the step), mc and mb_id (model
@@ -6,6 +7,9 @@ chunk and microbatch of a computation). A send or receive lasts from its posting
 for their last member, also those across the replicas.
 """
 
+import csv
+import gzip
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
@@ -93,6 +97,50 @@ def columns_of(source: str | Path) -> list[str] | None:
 
 
 def _rows(source: str) -> Iterator[Row]:
+    with open(source, "rb") as file:
+        parquet = file.read(4) == b"PAR1"
+    for i, cells in enumerate(_of_parquet(source) if parquet else _of_text(source)):
+        yield _row(source, i, cells)
+
+
+def _of_text(source: str) -> Iterator[Mapping[str, Any]]:
+    """The rows of the table as comma-separated text, plain or gzip."""
+    with open(source, "rb") as file:
+        opened = gzip.open if file.read(2) == b"\x1f\x8b" else open
+    try:
+        with opened(source, "rt", encoding="utf-8-sig", newline="") as lines:
+            rows = csv.reader(lines)
+            names = next(rows, [])
+            _expect_columns(source, names)
+            places = {name: names.index(name) for name in COLUMNS}
+            for cells in rows:
+                if cells:
+                    yield {
+                        name: _cell(name, cells[place]) if place < len(cells) else None
+                        for name, place in places.items()
+                    }
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{source}: not a readable table: {error}") from None
+
+
+def _cell(name: str, text: str) -> Any:
+    if name == "optype":
+        return text
+    try:
+        return float(text) if name in ("start_ts", "duration") else int(text)
+    except ValueError:
+        return text
+
+
+def _expect_columns(source: str, names: Sequence[str]) -> None:
+    if absent := [name for name in COLUMNS if name not in names]:
+        raise InputError(
+            f"{source}: a table without the column {absent[0]}; ByteDance's traces "
+            f"have {', '.join(COLUMNS)}, this one {some(names)}"
+        )
+
+
+def _of_parquet(source: str) -> Iterator[Mapping[str, Any]]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -102,12 +150,7 @@ def _rows(source: str) -> Iterator[Row]:
         ) from None
     try:
         file = pyarrow.parquet.ParquetFile(source)
-        names = file.schema_arrow.names
-        if absent := [name for name in COLUMNS if name not in names]:
-            raise InputError(
-                f"{source}: a parquet table without the column {absent[0]}; ByteDance's traces "
-                f"have {', '.join(COLUMNS)}, this one {some(names)}"
-            )
+        _expect_columns(source, file.schema_arrow.names)
         if file.metadata.num_rows > MAX_ROWS:
             raise InputError(f"{source}: {file.metadata.num_rows} rows are too many to read")
         table = file.read(columns=list(COLUMNS)).to_pydict()
@@ -116,8 +159,8 @@ def _rows(source: str) -> Iterator[Row]:
             raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{source}: not a readable parquet file: {reason[:200]}") from None
-    for i, values in enumerate(zip(*(table[name] for name in COLUMNS), strict=True)):
-        yield _row(source, i, dict(zip(COLUMNS, values, strict=True)))
+    for values in zip(*(table[name] for name in COLUMNS), strict=True):
+        yield dict(zip(COLUMNS, values, strict=True))
 
 
 def _row(source: str, i: int, cells: Mapping[str, Any]) -> Row:

@@ -10,7 +10,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from statistics import median_low
 
@@ -192,13 +191,23 @@ def _numbered(ranks: list[RankSteps], files: Sequence[str]) -> list[RankSteps]:
     if any(rank.rank is None for rank in ranks):
         note = ("ranks, from the order of the files' names",) if len(files) > 1 else ()
         ranks = [_renumbered(rank, i, note) for i, rank in enumerate(ranks)]
-    ranks.sort(key=lambda rank: rank.rank or 0)
-    for one, other in pairwise(ranks):
-        if one.rank == other.rank:
-            raise InputError(
-                f"rank {one.rank} is in both {one.source} and {other.source}; give one of them"
-            )
-    return ranks
+    by_rank: dict[int, RankSteps] = {}
+    for rank in ranks:
+        number = rank.rank or 0
+        by_rank[number] = _one_after_another(by_rank[number], rank) if number in by_rank else rank
+    return [by_rank[number] for number in sorted(by_rank)]
+
+
+def _one_after_another(one: RankSteps, other: RankSteps) -> RankSteps:
+    """A rank of which two files hold different steps, as a profiler that is told to repeat writes
+    them."""
+    numbers, others = ({number for number, _ in rank.windows} for rank in (one, other))
+    if None in numbers | others or numbers & others:
+        raise InputError(
+            f"rank {one.rank} is in both {one.source} and {other.source}; give one of them"
+        )
+    steps = sorted((*one.steps, *other.steps), key=lambda step: step.step or 0)
+    return replace(one, steps=tuple(steps))
 
 
 def _renumbered(rank: RankSteps, number: int, note: tuple[str, ...]) -> RankSteps:

@@ -15,7 +15,7 @@ KINETO, MEGASCAN, BYTEDANCE, PRIMUS, NSYS, RECORDING, LIVE = (
     "kineto", "megascan", "bytedance", "primus", "nsys", "recording", "live",
 )  # fmt: skip
 KNOWN = (
-    "PyTorch profiler JSON (plain or gzip), MegaScan JSON, ByteDance parquet, Primus JSON, "
+    "PyTorch profiler JSON (plain or gzip), MegaScan JSON, ByteDance parquet or CSV, Primus JSON, "
     "Nsight Systems SQLite, recordings and live records of unbubble"
 )
 
@@ -81,6 +81,9 @@ def format_of(path: Path) -> tuple[str | None, str]:
                 "an Nsight Systems report, which only its own tool opens; make it SQLite with "
                 "`nsys export --type sqlite`"
             )
+        columns = text.split(b"\n", 1)[0]
+        if b"optype" in columns and b"start_ts" in columns:
+            return BYTEDANCE, "a table of operations"
         return None, f"bytes that begin with {text[:16]!r}"
     if b'"unbubble_recording"' in text[:4096]:
         return RECORDING, "a recording"
