@@ -313,3 +313,12 @@ def test_a_job_s_ranks_may_lie_against_the_stages(ranks, tmp_path):
     (pipeline,) = read([tmp_path], placement=other).pipelines
     assert pipeline.ranks == ranks[::-1]
     assert pipeline.timeline.schedule.placement == other
+
+
+def test_a_step_in_which_nothing_ran_is_not_the_one_shown():
+    """Of two steps the shorter is looked at, which was the one behind the last kernel."""
+    (path,) = shared("traces/hta").glob("mi250*")
+    trace = read([path])
+    assert (trace.steps, trace.step) == ((1, 2), 1)
+    assert trace.pipelines[0].observed[0].busy.compute > 100_000
+    assert read([path], step=2).step == 2

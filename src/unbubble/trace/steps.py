@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median_low
 
 from unbubble.errors import InputError, some
-from unbubble.trace.observed import Observed, RankSteps
+from unbubble.trace.observed import Deferred, Observed, RankSteps
 
 
 class Steps:
@@ -41,9 +41,18 @@ class Steps:
             )
 
     def median(self) -> int:
-        """The step of median length; of two in the middle the shorter: a first step may compile."""
-        lengths = [max(row[n][1] for row in self.rows) for n in self.numbers]
-        return self.numbers[lengths.index(median_low(lengths))]
+        """The step of median length; of two in the middle the shorter: a first step may compile.
+        Steps in which nothing ran, as a last one that was cut off, do not count."""
+        numbers = [n for n in self.numbers if self._worked(n)] or self.numbers
+        lengths = [max(row[n][1] for row in self.rows) for n in numbers]
+        return numbers[lengths.index(median_low(lengths))]
+
+    def _worked(self, step: int) -> bool:
+        """Whether any rank was at work in a step, where that is known without making it."""
+        return any(
+            isinstance(rank.steps, Deferred) or rank.steps[row[step][0]].busy.compute > 0
+            for rank, row in zip(self.ranks, self.rows, strict=True)
+        )
 
     def of(self, step: int) -> list[Observed]:
         """Every rank's observation of a step."""
