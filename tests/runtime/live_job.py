@@ -69,6 +69,7 @@ def train(folder, progress):
             wrong.append(f"{name}: something stayed replaced")
         step()  # not recorded any more
     by_stage(f"{folder}/stages")
+    interrupted(f"{folder}/interrupted")
     as_on_a_device(f"{folder}/device")
     return wrong
 
@@ -100,6 +101,23 @@ def broken(whole):
 
     forward.whole = whole
     return forward
+
+
+def interrupted(folder):
+    """A loop that is ended in its second optimizer."""
+    schedule, optimizer, step = build("1f1b")
+    try:
+        with record(schedule, optimizer, folder=folder):
+            step()
+            optimizer.step()
+            step()
+            optimizer.step(interrupt)
+    except KeyboardInterrupt:
+        pass
+
+
+def interrupt():
+    raise KeyboardInterrupt
 
 
 def as_on_a_device(folder):

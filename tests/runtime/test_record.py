@@ -81,6 +81,16 @@ def test_a_loop_may_mark_its_steps_and_the_oldest_files_go(folder):
     assert len(pipeline.timeline.transfers) == 2 * MICROBATCHES
 
 
+def test_a_loop_that_ends_in_its_optimizer_leaves_all_of_its_steps(folder):
+    """The optimizer of the last one had begun after the step was over, and a record of that
+    contradicted itself: the whole folder was refused."""
+    trace = read([folder / "interrupted"])
+    assert trace.steps == (0, 1)
+    for step, ends in enumerate((Kind.OPTIMIZER, Kind.REDUCE_GRAD)):
+        (pipeline,) = trace.pipelines_of(step)
+        assert [*pipeline.timeline.events(0)][-1].action.kind is ends
+
+
 def test_what_cannot_be_recorded_is_named(tmp_path):
     with pytest.raises(InputError, match="needs the pipeline's schedule"):
         record(folder=tmp_path)

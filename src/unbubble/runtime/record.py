@@ -180,8 +180,9 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
             last = begin + sum(waits) + sum(times)
             finish = max(clock.ns(one.finish), last)
             optimizer = None
-            if one.optimizer is not None:
-                optimizer = (max(clock.ns(one.optimizer), last), finish)
+            began = finish if one.optimizer is None else max(clock.ns(one.optimizer), last)
+            if began < finish:  # else it did not end: it failed, or was interrupted
+                optimizer = (began, finish)
             step = Step(step=one.step, order=0, begin=begin, finish=finish,
                         waits=waits, times=times, own=own, optimizer=optimizer)  # fmt: skip
             self._segments.write(one.actions, step)
