@@ -91,10 +91,15 @@ def too_early(timeline: Timeline, slack: int) -> list[tuple[Action, Action]]:
         [*chain.from_iterable(rows)]
         for rows in (timeline.schedule.codes, timeline.starts, timeline.ends)
     )
+    # a pair may wait for its second input between its parts
+    needed = [
+        end if (code | before) & JOINED else start
+        for before, code, start, end in zip([0, *codes], codes, starts, ends, strict=False)
+    ]
     return [
         (unpack(codes[place]), unpack(codes[made]))
         for place, made in enumerate(inputs(timeline.schedule))
-        if made >= 0 and ends[made] - starts[place] > slack
+        if made >= 0 and ends[made] - needed[place] > slack
     ]
 
 

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Sequence
 
-from unbubble.action import JOINED
+from unbubble.action import JOINED, Action, receive_for
 from unbubble.schedule import Schedule
 from unbubble.schedule.rules import positions
 from unbubble.simulate import Timeline
@@ -25,6 +25,7 @@ def timeline_of(
         [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
         for row, by in zip(rows, clocks.offsets, strict=True)
     ]
+    placed, found = not_before_sent(placed, found, clocks.offsets)
     seen_of = by_code(schedule, without_waits(placed))
     zero = min(seen.start for row in seen_of for seen in row)
     starts = [array("q", [seen.start - zero for seen in row]) for row in seen_of]
@@ -50,6 +51,36 @@ def timeline_of(
         ticks_per_unit=NS,
         measured=True,
     )
+
+
+def not_before_sent(
+    rows: Sequence[Sequence[Seen]], found: Sequence[Pair], offsets: Sequence[int]
+) -> tuple[Sequence[Sequence[Seen]], Sequence[Pair]]:
+    """The rows and their transfers, recorded actions started once their input was sent.
+
+    A recorder alone cannot know that what its rank did before that cost nothing, where the input
+    had come when the rank asked for it. The two inputs of a pair are used at times of their own.
+    """
+    changed = [list(row) for row in rows]
+    kept = list(found)
+    users: list[dict[Action, int]] = [{} for _ in rows]
+    for number, (source, send, destination, receive) in enumerate(found):
+        early = send.called + offsets[source] - receive.used - offsets[destination]
+        if early <= 0:
+            continue
+        row = changed[destination]
+        users[destination] = users[destination] or {
+            wanted: place
+            for place, seen in enumerate(row)
+            if (wanted := receive_for(seen.action)) is not None
+        }
+        place = users[destination].get(receive.action)
+        if place is not None:
+            seen = row[place]
+            by = min(early, seen.overhead)
+            row[place] = seen._replace(start=seen.start + by, overhead=seen.overhead - by)
+            kept[number] = (source, send, destination, receive._replace(used=receive.used + by))
+    return changed, kept
 
 
 def by_code(schedule: Schedule, rows: Sequence[Sequence[Seen]]) -> list[list[Seen]]:
