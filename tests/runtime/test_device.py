@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from torch import nn
+from torch.distributed.pipelining import schedules
 
 from unbubble.runtime.device import DeviceClock, DeviceRecorder
 
@@ -99,8 +100,8 @@ def test_a_host_that_waits_itself_is_no_overhead(device, recorder):
     recorder.watch_stage(one)
     with recorder.recording():
         one.forward_one_chunk(0)  # 0 … 10
+        recorder._wait, recorder._resumed = 20 * MS, 30 * MS  # for the network, until 30
         device.host = 35 * MS
-        recorder._wait += 20 * MS  # of the 25 since then the network took 20
         one.forward_one_chunk(1)
     _, columns = recorder.take()
     _, waits, times, own = columns()
@@ -164,3 +165,43 @@ def test_a_host_that_waits_between_a_forward_and_its_loss_waits_in_that_forward(
     assert [ns / MS for ns in waits] == [0, 0]
     assert [ns / MS for ns in times] == [21, 29]
     assert [ns / MS for ns in own] == [11, 20]
+
+
+def test_a_host_that_waited_while_its_device_ran_is_late_all_the_same(device, recorder):
+    one = stage(device, [0, 0])
+    recorder.watch_stage(one)
+    with recorder.recording():
+        one.forward_one_chunk(0)  # 0 … 10
+        recorder._wait, recorder._resumed = 4 * MS, 4 * MS
+        device.host = 35 * MS
+        one.forward_one_chunk(1)
+    _, columns = recorder.take()
+    assert columns().waits == [0, 0]
+    assert columns().times == [10 * MS, 35 * MS]
+
+
+def test_a_late_host_costs_nothing_where_its_stream_waits_on(device, recorder):
+    one = stage(device, [0, 40])
+    recorder.watch_stage(one)
+    with recorder.recording():
+        one.forward_one_chunk(0)  # 0 … 10
+        device.host = 35 * MS
+        one.forward_one_chunk(1)  # 40 … 50
+    _, columns = recorder.take()
+    assert columns().waits == [0, 30 * MS]
+    assert columns().times == [10 * MS, 10 * MS]
+
+
+def test_a_pair_may_wait_before_each_of_its_parts(device, recorder):
+    one = stage(device, [0, 30])
+    recorder.watch_stage(one, annotated=True)
+    with recorder.recording():
+        for action, wait in (("1F0", 0), ("(1F1;1B0)OVERLAP_F_B", 60)):
+            with schedules.record_function(f"PP:{action}"):
+                one.forward_one_chunk(wait > 0)  # 0 … 10, 30 … 40
+                if wait:
+                    device.until(wait)
+                    one.backward_one_chunk(0)  # 60 … 80
+    _, columns = recorder.take()
+    assert columns().waits == [0, 40 * MS]
+    assert columns().times == columns().own == [10 * MS, 30 * MS]

@@ -6,7 +6,8 @@ step, so that nothing waits for it. A stream that waits for its input does so be
 first event; a device that waits for its host does too, and then the host recorded that event late:
 
     gap      = call's start − end of the action before
-    overhead = as much of the gap as the host was late, its own waiting taken out
+    overhead = as much of the gap as the host was late, but for what a wait has hidden: the host's
+               own until it resumed, or the stream's on from when the host was there
     wait     = the rest of it
 
 Once in a while device and host meet, so that the device's times can be told on the host's clock.
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from unbubble.runtime.recorder import Function, Recorder
+from unbubble.runtime.recorder import PAIR, Function, Recorder
+from unbubble.trace.observed import NOTICEABLE_NS
 from unbubble.trace.recorded import Columns
 
 MEET_NS = 30 * 10**9
@@ -81,13 +83,19 @@ class DeviceClock:
         return reference.host + round(reference.event.elapsed_time(mark.event) * 1e6)
 
 
-class Row(NamedTuple):
-    """One action: begin and end of the model's calls (or, without one, the stream's end after it),
-    and how long the host itself waited."""
+class Call(NamedTuple):
+    """Begin and end of a call of the model, and until when its host had waited itself before."""
 
-    calls: list[tuple[Mark, Mark]]
-    after: Mark | None
-    host_wait: int
+    begin: Mark
+    end: Mark
+    resumed: int
+
+
+class Row(NamedTuple):
+    """The calls of one action; without one the stream's end after it, a call of no time."""
+
+    calls: list[Call]
+    is_pair: bool
 
 
 class DeviceRecorder(Recorder):
@@ -97,7 +105,7 @@ class DeviceRecorder(Recorder):
         super().__init__()
         self.clock: Any = clock
         self._rows: list[Row] = []
-        self._calls: list[tuple[Mark, Mark]] = []
+        self._calls: list[Call] = []
 
     def _clear(self) -> None:
         super()._clear()
@@ -109,8 +117,10 @@ class DeviceRecorder(Recorder):
         super()._enter(action)
 
     def _leave(self) -> None:
-        after = None if self._calls else self.clock.mark()
-        self._rows.append(Row(self._calls, after, self._wait))
+        if not self._calls:
+            after = self.clock.mark()
+            self._calls.append(Call(after, after, self._waited_until))
+        self._rows.append(Row(self._calls, self.action.startswith(PAIR)))
         self._calls = []
         super()._leave()
 
@@ -124,7 +134,7 @@ class DeviceRecorder(Recorder):
             finally:
                 late = not self._inside and self._rows  # the loss comes after its forward
                 calls = self._rows[-1].calls if late else self._calls
-                calls.append((begin, self.clock.mark()))
+                calls.append(Call(begin, self.clock.mark(), self._waited_until))
                 if late:
                     self._wait = 0  # a wait of before is inside the action that became longer
 
@@ -137,21 +147,25 @@ class DeviceRecorder(Recorder):
 
 def columns(rows: list[Row], clock: DeviceClock) -> Columns:
     """What the marks say, once the device is past them."""
-    found = Columns(0, [], [], [])
-    before: int | None = None
-    for calls, after, host_wait in rows:
-        points = [(clock.ns(a), clock.ns(b)) for a, b in calls]
-        first = calls[0][0] if calls else after
-        assert first is not None
-        start = clock.ns(first)
-        end = max((b for _, b in points), default=start)
-        if before is None:
-            before = start
-            found = found._replace(begin=start)
-        gap = max(start - before, 0)
-        late = min(max(first.host - before - host_wait, 0), gap) if calls else gap
-        found.waits.append(gap - late)
-        found.times.append(max(end, before) - before - (gap - late))
-        found.own.append(min(sum(max(b - a, 0) for a, b in points), found.times[-1]))
-        before = max(end, before)
+    begin = at = clock.ns(rows[0].calls[0].begin) if rows else 0
+    found = Columns(begin, [], [], [])
+    for calls, is_pair in rows:
+        before, wait, own = at, 0, 0
+        for number, call in enumerate(calls):
+            start, end = clock.ns(call.begin), clock.ns(call.end)
+            if number == 0 or is_pair:  # both halves of a pair wait for inputs
+                gap = max(start - at, 0)
+                wait += gap - _late(call, start, at, gap)
+            own += max(end - start, 0)
+            at = max(at, start, end)
+        found.waits.append(wait)
+        found.times.append(at - before - wait)
+        found.own.append(min(own, found.times[-1]))
     return found
+
+
+def _late(call: Call, start: int, before: int, gap: int) -> int:
+    """The part of the gap before a call that its host is to blame for."""
+    if start - call.begin.host > NOTICEABLE_NS:
+        return 0
+    return min(max(call.begin.host - max(before, call.resumed), 0), gap)

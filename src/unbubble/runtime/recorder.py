@@ -26,7 +26,7 @@ from unbubble.trace.observed import NOTICEABLE_NS
 from unbubble.trace.recorded import Columns
 
 _PREFIX = "PP:"
-_PAIR = "("
+PAIR = "("
 _MODEL = ("forward_maybe_with_nosync", "backward_maybe_with_nosync")
 _MODEL_AND_BUILDER = (
     "forward_maybe_with_nosync",
@@ -116,8 +116,9 @@ class Recorder:
         def timed_wait(work: list[Any]) -> None:
             begin = perf_counter_ns()
             wait_batch(work)
-            self._resumed = perf_counter_ns()
-            self._wait += self._resumed - begin
+            if work:  # schedules wait for no transfers, too, and that is no wait
+                self._resumed = perf_counter_ns()
+                self._wait += self._resumed - begin
 
         def named_batch(*args: Any, **kwargs: Any) -> Any:
             if not self._called:
@@ -161,10 +162,15 @@ class Recorder:
             self._wait = self._compute = 0
             self.begin = perf_counter_ns()
 
+    @property
+    def _waited_until(self) -> int:
+        """The end of what the present action has waited for, 0 if it has not: what its rank did
+        before was over while it waited, and cost nothing."""
+        return self._resumed if self._wait > NOTICEABLE_NS else 0
+
     def _leave(self) -> None:
         before = self.ends[-1] if self.ends else self.begin
-        if self._wait > NOTICEABLE_NS and not self.action.startswith(_PAIR):
-            # what its rank did before it waited was over while it waited: it cost nothing
+        if self._waited_until and not self.action.startswith(PAIR):
             self._wait = self._resumed - before
         self.ends.append(perf_counter_ns())
         self.actions.append(self.action)
