@@ -199,3 +199,31 @@ def test_stages_against_the_ranks_are_not_taken_for_the_pipeline(tmp_path):
     (pipeline,) = read([tmp_path]).pipelines
     assert pipeline.timeline is None
     assert "are the stages in the order of the ranks?" in pipeline.unknown[-1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "call"),
+    [
+        ({"mesh_pp": [0, 1], "mesh_dp": [0, 2]}, ("collective 1 of ranks [0, 2]", 2)),
+        ({"mesh_pp": [0, 1], "mesh_dp": [0, 2], "mesh_tp": [0, 4]}, ("", 0)),
+        ({"mesh_dp": [0, 2]}, ("", 0)),
+        ({"mesh_pp": [0, 1]}, ("", 0)),
+    ],
+)
+def test_a_collective_at_the_end_is_of_the_only_group_beside_the_pipeline_s(groups, call, tmp_path):
+    """gloo's ranges name no group, so that the wait for another replica was communication."""
+    writer = Writer(0, 8)
+    for category, name, start, end in [
+        ("user_annotation", "PP:0F0", 0, 40), ("cpu_op", "aten::linear", 5, 35),
+        ("user_annotation", "gloo:all_reduce", 50, 90),
+        ("user_annotation", "Optimizer.step#SGD.step", 95, 99),
+    ]:  # fmt: skip
+        writer.event(category, name, start * US, end * US, 1)
+    everyone = {"default_pg": list(range(8))}
+    config = [{"pg_desc": name, "ranks": ranks} for name, ranks in (everyone | groups).items()]
+    info = {"rank": 0, "world_size": 8, "pg_config": config}
+    trace = load(str(writer.write(tmp_path, baseTimeNanoseconds=0, distributedInfo=info)))
+    one = observe(trace, trace.windows[0], 0)
+    assert (one.tail[0].group, one.tail[0].members) == call
+    told = not any("whom its collectives" in str(doubt) for doubt in one.unknown)
+    assert told == bool(call[1])

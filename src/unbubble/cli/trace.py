@@ -305,12 +305,10 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_pipeline(answer: Mapping[str, Any]) -> None:
-    uncertainty = answer["clock_uncertainty_s"]
     say(
         f"\n{answer['verdict']}\n"
         f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
-        f"{percent(answer['bubble_fraction'])} of ranks × makespan; clocks agree to "
-        + ("an unknown time" if uncertainty is None else shown_time(uncertainty))
+        f"{percent(answer['bubble_fraction'])} of ranks × makespan; {_clocks(answer)}"
     )
     if answer["against_plan"] is not None:
         _print_comparison(answer["against_plan"])
@@ -345,6 +343,19 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             f"wait: rank {row['rank']} before {row['action']}, {shown_time(row['length_s'])}, for "
             f"{cause}"
         )
+
+
+def _clocks(answer: Mapping[str, Any]) -> str:
+    """How well the clocks agree, and the classes that this touches."""
+    uncertainty, classes = answer["clock_uncertainty_s"], answer["class_uncertainty_s"]
+    if uncertainty is None:
+        return "clocks agree to an unknown time"
+    share = max(classes.values()) / answer["step_s"] if answer["step_s"] else 0.0
+    text = f"clocks agree to {shown_time(uncertainty)}"
+    if share < LEAST_SHOWN:
+        return text
+    touched = " and ".join(HEADS[name[:-2]] for name, time in classes.items() if time)
+    return f"{text}, so {touched} to {percent(share)} of the step"
 
 
 def _print_comparison(found: Mapping[str, Any]) -> None:

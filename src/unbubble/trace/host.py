@@ -154,15 +154,20 @@ class HostStep:
             points += [low, high]
         return sorted(points)
 
-    def tail(self, after: int) -> list[Seen]:
-        """Collectives that begin after the last action, and the optimizer, from its range."""
+    def tail(self, after: int, group: Sequence[int]) -> list[Seen]:
+        """Collectives that begin after the last action, taken for those of the `group` if it is
+        known, and the optimizer, from its range."""
         optimizers = [m for m in self.others if is_optimizer(m.name)]
         until = min((m.start for m in optimizers), default=self.window.end)
+        calls = [m for m in self.collectives if after <= m.start < until]
         found = [
-            Seen(Action(Kind.REDUCE_GRAD, NO_STAGE), m.start, m.end, name="reduce")
-            for m in self.collectives
-            if after <= m.start < until
-        ]
+            Seen(
+                Action(Kind.REDUCE_GRAD, NO_STAGE), m.start, m.end, name="reduce",
+                group=f"collective {turn} of ranks {list(group)}" if group else "",
+                members=len(group),
+            )
+            for turn, m in enumerate(calls, 1)
+        ]  # fmt: skip
         for m in optimizers:
             found.append(Seen(Action(Kind.OPTIMIZER, NO_STAGE), m.start, m.end))
         return found

@@ -150,7 +150,22 @@ def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
     if not isinstance(info, dict):
         return
     trace.rank, trace.world_size = _count(info.get("rank")), _count(info.get("world_size"))
-    trace.pipeline_group = _pipeline_group(info.get("pg_config"), trace.rank)
+    groups = info.get("pg_config")
+    trace.pipeline_group = _pipeline_group(groups, trace.rank)
+    trace.replica_group = _replica_group(groups, trace)
+
+
+def _replica_group(groups: Any, trace: RankTrace) -> tuple[int, ...]:
+    """The group of the rank that is neither the pipeline's nor everyone's; none if there is no
+    pipeline's, or several others."""
+    found: set[tuple[int, ...]] = set()
+    for group in groups if isinstance(groups, list) else []:
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list) and trace.rank in ranks:
+            found.add(tuple(sorted(r for r in ranks if _count(r) is not None)))
+    pipeline = tuple(sorted(trace.pipeline_group))
+    found = {one for one in found if one != pipeline and 1 < len(one) != trace.world_size}
+    return found.pop() if pipeline and len(found) == 1 else ()
 
 
 def _pipeline_group(groups: Any, rank: int | None) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import BY_LINKS, recover, within
 from unbubble.trace.repeats import any_within, covers
 
+OF_REPLICAS = "the group of the collectives at the end, the only one beside the pipeline's"
 HOLLOW = 0.02
 """The share of the step that may pass at the ends of ranges without anything running."""
 LATE = 0.01
@@ -96,7 +97,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
                 )
             )
         halves, sends, receives = on_host.halves()
-        tail = on_host.tail(max((seen.end for seen in actions), default=window.end))
+        tail = on_host.tail(
+            max((seen.end for seen in actions), default=window.end), trace.replica_group
+        )
+        if any(seen.group for seen in tail):
+            recovered.append(OF_REPLICAS)
     if outside > (window.end - window.begin) * HOLLOW:
         unknown.append(
             Doubt(

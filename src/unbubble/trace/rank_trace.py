@@ -103,6 +103,8 @@ class RankTrace:
         self.rank: int | None = None
         self.world_size: int | None = None
         self.pipeline_group: tuple[int, ...] = ()
+        self.replica_group: tuple[int, ...] = ()
+        """The only other group that the rank is in, where it is known to be in just one."""
         self.host = ""
         self.base_ns = 0
         """What the times count from, in ns of the machine's clock."""
