@@ -25,8 +25,8 @@ def timeline_of(
         [seen._replace(start=seen.start + by, end=seen.end + by) for seen in row] if by else row
         for row, by in zip(rows, clocks.offsets, strict=True)
     ]
-    placed, found = not_before_sent(placed, found, clocks.offsets)
-    seen_of = by_code(schedule, without_waits(placed))
+    rows, found = not_before_sent(placed, found, clocks.offsets)
+    seen_of = by_code(schedule, without_waits(rows))
     zero = min(seen.start for row in seen_of for seen in row)
     starts = [array("q", [seen.start - zero for seen in row]) for row in seen_of]
     ends = [array("q", [seen.end - zero for seen in row]) for row in seen_of]
