@@ -22,7 +22,10 @@ from unbubble.attribution import attribute
 from unbubble.costs import Costs, Duration, Edge, StageCosts
 from unbubble.errors import InputError
 from unbubble.families import generate
+from unbubble.prediction import predict
+from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import simulate
+from unbubble.simulate.waits import waits
 from unbubble.trace import read
 from unbubble.trace.costs import observed_costs
 
@@ -343,3 +346,34 @@ def test_a_ring_of_sends_is_no_pipeline(tmp_path):
     (pipeline,) = read([tmp_path]).pipelines
     assert pipeline.timeline is None
     assert "did not wait" in pipeline.unknown[-1]
+
+
+def test_parameters_that_are_gathered_first_are_communication(tmp_path):
+    """With FSDP a step of 24 ms was one of 21: what its ranks gathered before their first action
+    was left out. In costs it was overhead of every action."""
+    rows = {
+        0: [("F0", 3, 5), ("F1", 5, 7), ("B0", 11, 15), ("B1", 17, 21)],
+        1: [("F0", 5, 7), ("B0", 7, 11), ("F1", 11, 13), ("B1", 13, 17)],
+    }
+    gather, reduce = "ncclDevKernel_AllGather_RING_LL", "ncclDevKernel_ReduceScatter_Sum"
+    for rank, row in rows.items():
+        writer = Writer(rank, 2)
+        launches = [(f"PP:{rank}UNSHARD", gather, 0, 3)]
+        launches += [(f"PP:{rank}{name}", "gemm", start, end) for name, start, end in row]
+        last = row[-1][2]
+        launches.append((f"PP:{rank}REDUCE_GRAD", reduce, last, last + 2))
+        launches.append(("Optimizer.step#SGD.step", "sgd", last + 2, last + 3))
+        for name, kernel, start, end in launches:
+            writer.range(name, [(kernel, start * MS, end * MS, 7, {})])
+        writer.write(tmp_path, host_name="box")
+    (pipeline,) = read([tmp_path]).pipelines
+    timeline = pipeline.timeline
+    assert timeline.length == 24 * MS
+    for row in attribute(timeline).ranks:
+        assert (row.compute, row.bubble, row.communication) == (13 * MS, 6 * MS, 5 * MS)
+        assert row.overhead == 0
+    first = [wait for wait in waits(timeline) if str(wait.action).endswith("F0")]
+    assert [(w.rank, w.start, w.end, str(w.cause)) for w in first] == [(1, 3 * MS, 5 * MS, "0F0")]
+    costs = observed_costs([timeline])
+    assert (costs.action_overhead, costs.tail.reduce) == (0, 5 * MS)
+    assert predict(compute_only(timeline.schedule), costs).length == timeline.length

@@ -58,6 +58,8 @@ def waits(timeline: Timeline) -> Iterator[Wait]:
         for i, code in enumerate(row):
             position += 1
             if not is_compute(code):
+                if code & KIND_MASK == Kind.UNSHARD:  # its rank gathers parameters and cannot wait
+                    free = max(free, timeline.ends[rank][i])
                 continue
             parts.append(position)
             if code & JOINED:

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median, median_low
 from typing import Any, NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, SENDS, STAGE_MASK, STAGE_SHIFT, TRANSFER, Kind
+from unbubble.action import (
+    JOINED,
+    KIND_MASK,
+    SENDS,
+    STAGE_MASK,
+    STAGE_SHIFT,
+    TRANSFER,
+    Kind,
+    is_compute,
+)
 from unbubble.costs import TIME_OF, Costs, Duration, Edge, StageCosts, Tail
 from unbubble.errors import InputError
 from unbubble.simulate import Timeline
@@ -76,6 +85,8 @@ def _samples(step: Timeline) -> dict[Key, list[tuple[int, ...]]]:
     schedule = step.schedule
     found: dict[Key, list[tuple[int, ...]]] = defaultdict(list)
     tail: dict[Kind, list[int]] = {}
+    rank_of = schedule.placement.rank_of
+    gathered = 0
     for stage, kind, parts, again in _actions(step):
         if kind in TIME_OF:
             found[kind, stage % schedule.num_stages].append((*parts, again))
@@ -83,7 +94,12 @@ def _samples(step: Timeline) -> dict[Key, list[tuple[int, ...]]]:
             found[("send" if kind in SENDS else "receive",)].append((parts.total,))
         elif kind in TAIL:
             spent = tail.setdefault(kind, [0] * schedule.ranks)
-            spent[schedule.placement.rank_of[stage]] += parts.total
+            spent[rank_of[stage]] += parts.total
+        elif kind is Kind.UNSHARD and rank_of[stage] == rank_of[0]:
+            gathered += parts.total  # all others wait for this rank then
+    if gathered:  # once a step, as the reduction is
+        spent = tail.setdefault(Kind.REDUCE_GRAD, [0] * schedule.ranks)
+        tail[Kind.REDUCE_GRAD] = [time + gathered for time in spent]
     for kind, spent in tail.items():  # the longest time that any rank spends with it
         found[(kind,)].append((max(spent),))
     for transfer in step.transfers:
@@ -161,6 +177,6 @@ def _own_gaps(timeline: Timeline) -> list[int]:
     of transfers are actions themselves, these fill them."""
     if timeline.schedule.with_comms:
         return []
-    first = {row[0] for row in timeline.schedule.codes if row}
+    first = {next(filter(is_compute, row), None) for row in timeline.schedule.codes}
     return [w.end - w.start for w in waits(timeline)
             if w.cause is None and w.action.codes[0] not in first]  # fmt: skip

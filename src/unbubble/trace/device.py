@@ -76,6 +76,24 @@ class DeviceStep:
                 found.append(seen)
         return sorted(found, key=lambda seen: seen.start), idle
 
+    def head(self, actions: Sequence[Seen]) -> tuple[list[Seen], int]:
+        """The gathering of parameters before the first action; and for how much of the step more is
+        gathered later with no kernel at work."""
+        first = min((seen.start for seen in actions), default=self.window.end)
+        work = union((k.start, k.end) for k in self.kernels if k.kind == COMPUTE)
+        found: list[Seen] = []
+        later: list[Interval] = []
+        for interval, (action, _) in self.named:
+            kernels = [k for k in self.launched_in(interval) if k.kind == COLLECTIVE]
+            if action.kind is not Kind.UNSHARD or not kernels:
+                continue
+            start, end = min(k.start for k in kernels), max(k.end for k in kernels)
+            start = max([start, *(seen.end for seen in found)])
+            if start < min(end, first):
+                found.append(Seen(action, start, min(end, first), name="unshard"))
+            later += [(max(k.start, first), k.end) for k in kernels if k.end > first]
+        return found, outside(union(later), work)
+
     def tail(self, after: int) -> list[Seen]:
         """Collectives launched after the last action's range, and the optimizer."""
         ranges = [(m.start, m.end) for m in self.marks if is_optimizer(m.name)]

@@ -58,6 +58,7 @@ def _of_job(timelines: Sequence[Timeline], rows: Sequence[Json]) -> Json:
     work = sum(sum(one.work) for one in timelines)
     fractions = _fractions(told)
     return {
+        "step_s": max(one.in_unit(one.length) for one in timelines),
         "bubble_fraction": 1 - work / (ranks * makespan) if makespan else 0.0,
         "fractions": fractions,
         "verdict": verdict(fractions),

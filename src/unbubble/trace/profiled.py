@@ -46,6 +46,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         else:
             unknown.append(Doubt(About.ACTIONS, reason))
     actions: list[Seen]
+    head: list[Seen] = []
     tail: list[Seen]
     halves: list[HalfTransfer]
     sends: list[HalfTransfer]
@@ -74,6 +75,15 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             unknown.append(Doubt(About.TRANSFERS, f"{reason} cannot be told"))
         if ranges:
             unknown += on_device.gaps(ranges)
+        head, gathered = on_device.head(actions)
+        if gathered > (window.end - window.begin) * HOLLOW:
+            unknown.append(
+                Doubt(
+                    About.ACTIONS,
+                    f"for {gathered / NS:.3g} s parameters were gathered between them and nothing "
+                    "ran; it counts as overhead",
+                )
+            )
         tail = on_device.tail(max((at[1] for at, _ in ranges), default=window.end))
     else:
         actions = [
@@ -130,6 +140,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         busy=trace.busy(window),
         host=trace.host,
         actions=tuple(_moved(seen, base) for seen in actions),
+        head=tuple(_moved(seen, base) for seen in head),
         tail=tuple(_moved(seen, base) for seen in tail),
         halves=tuple(_moved_half(half, base) for half in halves),
         sends=tuple(_moved_half(half, base) for half in sends),
