@@ -17,6 +17,14 @@ from unbubble.files import read_text
 
 T = TypeVar("T")
 
+KINDS = {
+    "unbubble_plan": "a plan",
+    "unbubble_recording": "a recording of a run",
+    "stages": "a costs file",
+    "layers": "a costs file",
+}
+"""A key of each kind of file and what the file is then, the first that it has."""
+
 
 def load(path: str | Path, what: str) -> "Value":
     """Read a file whose text begins with `{` as JSON, any other as TOML."""
@@ -33,7 +41,12 @@ def parse(text: str, source: str, what: str) -> "Value":
     except (ValueError, RecursionError) as error:
         language = "JSON" if as_json else "TOML (nor JSON, which would begin with {)"
         reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{source}: not {language}: {reason}") from None
+        raise InputError(f"{source}: not {language}: {reason}; {what} was expected there") from None
+    found = next(
+        (kind for key, kind in KINDS.items() if isinstance(raw, dict) and key in raw), what
+    )
+    if not what.startswith(found):
+        raise InputError(f"{source}: it is {found}; {what} was expected there")
     if as_json:
         refuse_repeated(text, source)
     return Value(raw, f"{source}: ")

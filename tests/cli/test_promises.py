@@ -91,6 +91,39 @@ def test_a_mistyped_name_is_answered_with_those_like_it(refused, laid_out, line,
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("show 1f1b -p 4 -m 8", "No such command 'show'; did you mean schedule show?"),
+        ("simulate --schedule 1f1b -p 4 -m 8 --draws 9", "give --jitter"),
+        ("simulate --schedule 1f1b -p 4 -m 8 --seed 0", "give --jitter"),
+        ("trace step.json --max-bubble 5", "--max-bubble 5 is 500% of the step"),
+        ("trace step.json --min-compute 80", "write 5% or 0.05"),
+        ("trace step.json --layout foo", "--layout foo: write sizes fastest first"),
+        ("run layers.json", "layers.json: it is a costs file; a plan file was expected there"),
+        ("trace step.json --plan step.json", "step.json: it is a recording of a run; a plan"),
+        ("partition -p 2 --costs plan.json", "plan.json: it is a plan; a costs file"),
+        ("simulate --plan order.csv", "a plan file was expected there"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(refused, laid_out, line, message):
+    """A limit of 500 % never spoke, draws without jitter and a recording's layout were passed
+    over; of a file in another's place an unknown key was told."""
+    Path("order.csv").write_text("0F0,0B0\n")
+    assert message in refused(line)
+
+
+def test_what_is_the_matter_with_every_schedule_is_said_once(refused):
+    """A list of too few times was told six times."""
+    found = refused("compare -p 4 -m 8 --schedules 1f1b,gpipe,zb-h1 --forward 1,2")
+    assert found.count("2 times for 4 ranks") == 1
+
+
+def test_a_refused_schedule_is_named_once(unbubble):
+    lines = unbubble("compare -p 3 -m 4 --schedules dualpipe,1f1b").out.splitlines()
+    assert lines[-1].startswith("dualpipe with p = 3, m = 4: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
         ("simulate --schedule 1f1b -p 2 -m 2 --svg new --html new", "--svg and --html both write"),
         ("trace step.json --write-costs new --save ./new", "--write-costs and --save both write"),
         ("trace step.json --write-costs step.json", "would replace a file that this command reads"),

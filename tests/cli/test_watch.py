@@ -29,6 +29,18 @@ def test_a_line_a_step(unbubble, folder):
     assert "slowest rank 5  idle cost 3." in second
 
 
+def test_that_there_is_no_step_is_said(unbubble, folder, tmp_path):
+    """An empty folder and a rank that wrote nothing were answered with nothing."""
+    (tmp_path / "empty").mkdir()
+    result = unbubble("watch --once --json", tmp_path / "empty")
+    assert (result.status, result.out) == (0, "")
+    assert "empty: no step is there yet" in result.err
+    assert unbubble("watch --once", folder).err == ""
+    gone = sorted(folder.iterdir())[-1]
+    gone.unlink()
+    assert "no step is complete: nothing of rank 5 is there" in unbubble("watch --once", folder).err
+
+
 def test_an_object_a_step(unbubble, folder):
     result = unbubble("watch --once --json", folder)
     assert [json.loads(line)["step"] for line in result.out.splitlines()] == [7, 8]

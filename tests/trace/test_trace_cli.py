@@ -267,7 +267,7 @@ def test_what_differs_from_the_plan_is_said(run, again, tmp_path):
     slow.mkdir()
     text = run(write_cuda(slow, simulate(order, costs), again=60 * US), "--plan", plan).out
     assert "another order than planned: rank 0 ran 0F2 where the plan has 0B0; 1 more rank" in text
-    assert "took, of the time planned: stage 1 F 1.5 times\n" in text
+    assert "median / planned time: stage 1 F 1.5\n" in text
     run(again, "--write-plan", plan)
     other = generate("interleaved-1f1b", 2, 4, 2)
     dump_plan(plan, Plan(schedule=other, costs=Costs.uniform(other.placement, unit="s")))

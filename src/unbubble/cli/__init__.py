@@ -47,7 +47,11 @@ class Group(click.Group):
         except click.UsageError:
             if args[0].startswith("-"):
                 raise
-            near = suggestion(args[0], self.list_commands(ctx))
+            names = self.list_commands(ctx)
+            groups = [(name, self.get_command(ctx, name)) for name in names]
+            within = [f"{name} {args[0]}" for name, group in groups
+                      if isinstance(group, click.Group) and args[0] in group.commands]  # fmt: skip
+            near = f"did you mean {within[0]}?" if within else suggestion(args[0], names)
             raise click.UsageError(f"No such command {excerpt(args[0])!r}; {near}", ctx) from None
 
 

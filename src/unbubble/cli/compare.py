@@ -56,7 +56,7 @@ def command(
         rows.append(row)
     made = [row for row in rows if "refused" not in row]
     if not made:
-        raise InputError("; ".join(row["refused"] for row in rows))
+        raise InputError("; ".join(dict.fromkeys(row["refused"] for row in rows)))
     best = min(made, key=lambda row: (row["step"], max(row["peak_activations"])))
     if as_json:
         print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
@@ -86,4 +86,5 @@ def command(
     say(f"\nfastest: {best['schedule']}")
     for row in rows:
         for said in [row["refused"]] if "refused" in row else row["notes"]:
-            say(f"{row['schedule']}: {said}")
+            # most refusals name the schedule themselves
+            say(said if said.startswith(f"{row['schedule']} ") else f"{row['schedule']}: {said}")

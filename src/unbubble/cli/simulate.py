@@ -27,8 +27,10 @@ TAIL = "last sends, gradient reduction, clipping, optimizer"
 @shared.costs
 @click.option("--what-if", "ask", is_flag=True, help="What each change would win, most first.")
 @click.option("--jitter", metavar="PART", help="Vary each action at random, as in 5%.")
-@click.option("--draws", type=click.IntRange(1, 10**7), default=1000, help="Random steps.")
-@click.option("--seed", type=click.IntRange(0), default=0, help="Where randomness starts.")
+@click.option("--draws", type=click.IntRange(1, 10**7),
+              help="With --jitter: random steps [default: 1000].")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0),
+              help="With --jitter: where randomness starts [default: 0].")  # fmt: skip
 @click.option("--draw", is_flag=True, help="Draw the timeline in the terminal.")
 @shared.pictures
 @shared.json
@@ -41,8 +43,8 @@ def command(
     virtual: int | None,
     ask: bool,
     jitter: str | None,
-    draws: int,
-    seed: int,
+    draws: int | None,
+    seed: int | None,
     draw: bool,
     svg: str | None,
     chrome: str | None,
@@ -64,6 +66,8 @@ def command(
 
     if draw and as_json:
         raise InputError("--draw prints a drawing and --json one object; use one of them")
+    if jitter is None and (draws, seed) != (None, None):
+        raise InputError("--draws and --seed are of random steps; give --jitter, as in 5%")
     costs = shared.CostOptions(options)
     if svg or chrome or html:
         from unbubble.files import expect_apart
@@ -98,7 +102,9 @@ def command(
         answer["what_if"] = questions.what_if_rows(order, stages.costs, again)
     if jitter is not None:
         spread = fraction(jitter, "--jitter")
-        answer["jitter"] = questions.jitter_figures(order, stages.costs, spread, draws, seed)
+        answer["jitter"] = questions.jitter_figures(
+            order, stages.costs, spread, 1000 if draws is None else draws, seed or 0
+        )
     if as_json:
         from unbubble.report.rows import part_of_run
 

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,7 +77,7 @@ def command(
     from unbubble.trace import read
     from unbubble.trace.findings import findings
 
-    limits = {key: quantity.fraction(options[key], shared.flag(key))
+    limits = {key: _limit(options[key], shared.flag(key))
               for key in LIMITS if options[key] is not None}  # fmt: skip
     _expect_apart(paths, plan_path, options)
     plan = load_plan(plan_path) if plan_path else None
@@ -93,6 +94,16 @@ def command(
     else:
         _print(answer)
     return 3 if answer["exceeded"] else 0
+
+
+def _limit(text: str, option: str) -> Fraction:
+    """A limit of a class; 5 is hardly meant to be the 500% that no class can be."""
+    if (share := quantity.fraction(text, option)) > 1:
+        raise InputError(
+            f"{option} {text} is {percent(share, 0)} of the step, which nothing exceeds; "
+            "write 5% or 0.05"
+        )
+    return share
 
 
 def _expect_apart(paths: Sequence[str], plan_path: str | None, options: Mapping[str, Any]) -> None:
@@ -307,8 +318,9 @@ def _print_ranks(rows: Sequence[Mapping[str, Any]]) -> None:
 def _print_pipeline(answer: Mapping[str, Any]) -> None:
     say(
         f"\n{answer['verdict']}\n"
-        f"slowest stage {answer['slowest_stage']}, slowest rank {answer['slowest_rank']}; idle "
-        f"{percent(answer['bubble_fraction'])} of ranks × makespan; {_clocks(answer)}"
+        f"slowest stage {answer['slowest_stage']} by its medians, slowest rank "
+        f"{answer['slowest_rank']} by its compute; idle {percent(answer['bubble_fraction'])} of "
+        f"ranks × makespan; {_clocks(answer)}"
     )
     if answer["against_plan"] is not None:
         _print_comparison(answer["against_plan"])
@@ -375,8 +387,8 @@ def _print_comparison(found: Mapping[str, Any]) -> None:
     off = [row for row in found["stages"] if abs(row["ratio"] - 1) >= LEAST_OFF]
     if off:
         off.sort(key=lambda row: -abs(row["measured_s"] - row["planned_s"]))
-        shown = [f"stage {r['stage']} {r['kind']} {r['ratio']:.3g} times" for r in off[:4]]
-        say("took, of the time planned: " + ", ".join(shown) + " …" * (len(off) > 4))
+        shown = [f"stage {r['stage']} {r['kind']} {r['ratio']:.3g}" for r in off[:4]]
+        say("median / planned time: " + ", ".join(shown) + " …" * (len(off) > 4))
 
 
 def _kinds(stages: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from unbubble import quantity
 from unbubble.cli.output import print_json
-from unbubble.errors import InputError
+from unbubble.errors import InputError, some
 from unbubble.quantity import percent
 from unbubble.terminal import joined, wrapped
 
@@ -67,7 +67,9 @@ def command(
         exporter = Exporter()
         if port:
             exporter.serve(port, address)
-    for news in _looks(follower, interval, once):
+    for look, news in enumerate(_looks(follower, interval, once)):
+        if not look and not news:
+            click.echo(wrapped(_nothing(follower)), err=True)
         for ready in news if as_json or once else news[-MOST_BEHIND:]:
             found = summary(ready, amount)
             print_json(found) if as_json else click.echo(_line(found, follower))
@@ -90,6 +92,16 @@ def _looks(follower: "Follower", interval: float, once: bool) -> "Iterator[list[
         if once:
             return
         sleep(interval)
+
+
+def _nothing(follower: "Follower") -> str:
+    """Why the first look brings no step."""
+    if silent := follower.silent:
+        return f"no step is complete: nothing of rank {some(silent)} is there"
+    if follower.last_step:
+        return "no step is complete: none is there of all ranks"
+    folders = ", ".join(map(str, follower.folders))
+    return f"{folders}: no step is there yet; unbubble.record writes them"
 
 
 def _line(step: Mapping[str, Any], follower: "Follower") -> str:

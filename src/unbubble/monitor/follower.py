@@ -70,6 +70,11 @@ class Follower:
         segments = self._segments.values()
         return [f"{s.source}: {s.damaged} damaged records" for s in segments if s.damaged]
 
+    @property
+    def silent(self) -> list[int]:
+        """Ranks of a pipeline of which some rank has written steps, and that wrote none."""
+        return sorted({r for ranks in self._waiting for r in ranks} - self.last_step.keys())
+
     def poll(self) -> list[Ready]:
         """The steps that have become complete, each pipeline's in order."""
         present = [p for folder in self.folders for p in sorted(folder.glob(f"*{SUFFIX}"))]

@@ -102,15 +102,16 @@ def grid(rows: Sequence["array[int]"], faults: Sequence[Fault | Blocked], column
     for fault in faults:
         marked.setdefault((fault.rank, fault.position), []).append(fault.action)
     first = max(0, faults[0].position - columns // 2)
-    shown = range(first, first + columns)
+    actions = {rank: dict(enumerate(actions_of(row))) for rank, row in enumerate(rows)
+               if abs(rank - faults[0].rank) <= _ROWS_AROUND}  # fmt: skip
+    last = max([position for rank, position in marked if rank in actions]
+               + [len(row) - 1 for row in actions.values()])  # fmt: skip
+    shown = range(first, min(first + columns, last + 1))
     table = [["position", *map(str, shown)]]
-    for rank, row in enumerate(rows):
-        if abs(rank - faults[0].rank) > _ROWS_AROUND:
-            continue
-        actions = {p: action for p, action in enumerate(actions_of(row)) if p in shown}
+    for rank, row in actions.items():
         cells = [f"rank {rank}"]
         for position in shown:
-            here = str(actions.get(position, ""))
+            here = str(row.get(position, ""))
             at_fault = marked.get((rank, position), [])
             missing = [f"?{action}" for action in dict.fromkeys(at_fault) if action != here]
             cell = " ".join([*missing, here]).strip()

@@ -19,6 +19,7 @@ from unbubble.trace.assembly import Pipeline, assemble
 from unbubble.trace.calls import without_late_members
 from unbubble.trace.clocks import Clocks
 from unbubble.trace.groups import groups, in_stage_order
+from unbubble.trace.layout import parse_layout
 from unbubble.trace.observed import Observed, RankSteps
 from unbubble.trace.recording import load_recording
 from unbubble.trace.slowdowns import Slowdowns, slowdowns
@@ -80,6 +81,8 @@ def read(
 
     Raises InputError that names the file and what is wrong, or what was found instead of a trace.
     """
+    if layout is not None:
+        parse_layout(layout)
     files, exact = expand(paths)
     known, ignored = _formats(files, exact)
     sources, names = [str(path) for path, _ in known], [name for _, name in known]
