@@ -211,3 +211,25 @@ def test_what_cannot_be_is_refused():
         stage_costs(layers([1] * 5), [5, 0])
     with pytest.raises(InputError, match="layer 0 has no backward_input and backward_weight"):
         partition(layers([1] * 5), linear(2), split_backward=True)
+
+
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=8))
+def test_of_equal_bottlenecks_the_evenest_and_then_the_front_heaviest(loads):
+    every = [
+        tuple(b - a for a, b in zip((0, *cuts), (*cuts, len(loads)), strict=True))
+        for cuts in combinations(range(1, len(loads)), 2)
+    ]
+
+    def score(split):
+        first, second, _ = split
+        held = [sum(loads[:first]), sum(loads[first : first + second]), 0]
+        held[2] = sum(loads) - sum(held)
+        return max(held), sum(load * load for load in held), [-count for count in split]
+
+    assert partition(layers(loads), linear(3)).layers_per_stage == min(every, key=score)
+
+
+def test_ten_thousand_layers():
+    """All splits of the first stages within the limit were balanced, those from which no end can be
+    reached too: a minute and a half."""
+    assert partition(layers([1] * 10_000), linear(4)).layers_per_stage == (2500,) * 4

@@ -100,7 +100,7 @@ def test_several_stages_a_rank(unbubble):
     ("line", "message"),
     [
         ("-p 4", "give --costs FILE or --layers N, one of them"),
-        ("-p 4 --layers 0", "--layers is 0; it is from 1 to 100000"),
+        ("-p 4 --layers 0", "--layers is 0; it is from 1 to 10000"),
         ("--layers 8", "-p (ranks) is needed"),
         ("-p 0 --layers 8", "-p (ranks) is 0; it is at least 1"),
         ("-p 4 --layers 3", "4 stages need at least 4 layers and there are 3"),

@@ -143,8 +143,8 @@ def _rows(path: str | None, layers: int | None) -> "Costs":
         return load_costs(path)
     from unbubble.costs import Costs, Duration, StageCosts
 
-    if layers is None or not 1 <= layers <= 100_000:
-        raise InputError(f"--layers is {layers}; it is from 1 to 100000")
+    if layers is None or not 1 <= layers <= 10_000:
+        raise InputError(f"--layers is {layers}; it is from 1 to 10000")
     one = StageCosts(forward=Duration(1), backward_input=Duration(1), backward_weight=Duration(1))
     return Costs(stages=(one,) * layers)
 

@@ -1,6 +1,6 @@
 """Loads: what every rank has to do for one microbatch, under any split of the layers."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -8,8 +8,11 @@ from math import ceil, lcm
 
 from unbubble.costs import Costs, StageCosts
 from unbubble.errors import InputError
-from unbubble.partition.split import Split, enough, improve
+from unbubble.partition.split import Split, enough
 from unbubble.schedule import Placement
+
+NEVER = 1 << 200
+"""Above any sum of squared loads."""
 
 
 class Loads:
@@ -73,7 +76,7 @@ class Loads:
 
     def one_stage_a_rank(self) -> Split:
         low = self.least()
-        high = self.bottleneck(improve(self.proportional(), self.score))
+        high = self.bottleneck(self.proportional())
         while low < high:
             middle = (low + high) // 2
             if self._reachable(middle)[-1]:
@@ -98,25 +101,39 @@ class Loads:
             ends[-1] = []
         return ends
 
+    def _promising(self, limit: int) -> list[list[int]]:
+        """Those of the reachable ends from which the rest can be reached too."""
+        ends = [*self._reachable(limit)[:-1], [self.layers]]
+        for stage in range(self.stages - 1, 0, -1):
+            room, after = limit // self.weights[self.rank_of[stage]], ends[stage]
+            kept = []
+            for end in ends[stage - 1]:
+                nearest = bisect_right(after, end)
+                if nearest < len(after) and self.upto[after[nearest]] - self.upto[end] <= room:
+                    kept.append(end)
+            ends[stage - 1] = kept
+        return ends
+
     def _balanced(self, limit: int) -> Split:
         """The best score among the splits within the limit, one stage a rank."""
+        upto, starts = self.upto, [0]
         best: dict[int, tuple[int, Split]] = {0: (0, ())}
-        for rank, ends in zip(self.rank_of, self._reachable(limit), strict=True):
-            weight, following = self.weights[rank], {}
+        for rank, ends in zip(self.rank_of, self._promising(limit), strict=True):
+            weight = self.weights[rank]
+            following: dict[int, tuple[int, Split]] = {}
             for end in ends:
-                options = []
-                for start in range(end - 1, -1, -1):
-                    load = (self.upto[end] - self.upto[start]) * weight
+                spread, before = NEVER, Split()
+                for i in range(bisect_left(starts, end) - 1, -1, -1):
+                    load = (upto[end] - upto[starts[i]]) * weight
                     if load > limit:
                         break
-                    if start in best:
-                        spread, split = best[start]
-                        options.append((spread + load * load, split, end - start))
-                if options:
+                    found, split = best[starts[i]]
+                    found += load * load
                     # of equal spread the one with more layers in front
-                    spread, split, held = min(options, key=lambda o: (o[0], [-n for n in o[1]]))
-                    following[end] = (spread, (*split, held))
-            best = following
+                    if found < spread or (found == spread and split > before):
+                        spread, before = found, split
+                following[end] = spread, (*before, end - sum(before))
+            starts, best = ends, following
         return best[self.layers][1]
 
 

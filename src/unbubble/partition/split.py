@@ -80,7 +80,10 @@ def improve(split: Split, score: Callable[[Split], Score]) -> Split:
 
 
 def _moved(split: Split, giver: int, receiver: int) -> Split:
-    return tuple(n + (s == receiver) - (s == giver) for s, n in enumerate(split))
+    moved = list(split)
+    moved[giver] -= 1
+    moved[receiver] += 1
+    return tuple(moved)
 
 
 def enough(layers: int, stages: int) -> None:
