@@ -177,3 +177,12 @@ def test_the_grid_marks_the_faulty_cell():
         "rank 1    1F1  >?1F0 1B0<  >1F1<  1B1"
     )
     assert grid(rows, ()) == ""
+
+
+def test_an_input_gradient_in_older_writing_is_told():
+    """PyTorch's zb1p artifact once wrote B and W for what it writes I and W now; "the same backward
+    stands there in halves as well" helped nobody to see that."""
+    report = check(_schedule("0F0 0F1 0B0 0W0 0B1 0W1", "1F0 1I0 1B0 1W0 1F1 1B1"))
+    assert [(f.rank, f.action) for f in report.faults] == [(0, "0B0"), (0, "0B1"), (1, "1B0")]
+    assert "0W0 stands there as well; the input gradient, an older B" in report.faults[0].fault
+    assert "in halves" in report.faults[2].fault

@@ -215,8 +215,11 @@ def _order_faults(
             if comms and previous_rank[stage] >= 0 and base + SEND_B not in where:
                 why = f"missing: rank {previous_rank[stage]} needs it"
                 yield fault(base + SEND_B, position + 1, why)
-            if kind == B and (base + I in where or base + W in where):
+            if kind == B and base + I in where:
                 yield fault(code, position, "the same backward stands there in halves as well")
+            elif kind == B and base + W in where:
+                why = f"it is a full backward, and {unpack(base + W)} stands there as well"
+                yield fault(code, position, f"{why}; the input gradient, an older B, is written I")
         elif kind == W:
             if find(base + I, -1) >= position:
                 yield fault(code, position, "it comes before its input gradient")
