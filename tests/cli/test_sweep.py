@@ -188,3 +188,14 @@ def test_a_v_that_is_refused_is_left_out_and_the_others_are_swept(unbubble, refu
         assert "6 layers" in reasons[3]
         assert "v = 2 is left out: m = 2 already holds" in unbubble(f"{line} -v 1,2,3").out
         assert "no -v can be swept: " in refused(f"{line} -v 2,3")
+
+
+def test_of_two_that_were_simulated_one_fits(unbubble, tmp_path):
+    """The second row stood in the table, and "only m = 2 was simulated" below it."""
+    path = tmp_path / "costs.toml"
+    path.write_text(HEAVY.replace("input_bytes = 1", "input_bytes = 100"))
+    line = f"sweep -p 1 --schedule gpipe --costs {path} --memory 1300"
+    out = unbubble(line).out
+    assert "only m = 2 fits: nothing to compare it with" in out
+    assert "m = 4 does not fit" in out
+    assert "only m = 2 was simulated" in unbubble("sweep -p 3 --most 3").out

@@ -113,7 +113,8 @@ def _predicted(rows: Sequence[Row], full: Row | None, pays: Fraction) -> Verdict
     if stops:
         text = f"from m = {at.microbatches} on a doubling gains less than {_percent(pays)}"
     elif len(rows) == 1:
-        text = f"only m = {at.microbatches} was simulated: nothing to compare it with"
+        only = "was simulated" if full is None else "fits"
+        text = f"only m = {at.microbatches} {only}: nothing to compare it with"
     else:
         text = f"up to m = {at.microbatches} every doubling pays"
     return _bounded(
