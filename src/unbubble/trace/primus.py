@@ -13,6 +13,7 @@ tells ranks, chunks and microbatches, and how many forwards a rank runs ahead te
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from unbubble.action import Action, Kind
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.files import read_text
+from unbubble.schedule import Schedule
 from unbubble.trace.intervals import length, union
 from unbubble.trace.megascan import NO_TRANSFERS
 from unbubble.trace.names import NO_STAGE
@@ -37,7 +39,6 @@ ONE_CHUNK = Doubt(
     About.STAGES,
     "no config.json of Primus lies beside the files, so one model chunk a rank is assumed",
 )
-FAMILY = "interleaved-1f1b"
 BY_ORDER = "stages and microbatches, from the order of Megatron's interleaved schedule"
 MAX_MS = 1e12
 Times = list[float]
@@ -89,6 +90,12 @@ def read(source: str) -> list[RankSteps]:
     return [RankSteps(rank=rank, source=source, steps=tuple(steps), world_size=ranks)]
 
 
+@lru_cache(maxsize=1)
+def _order(ranks: int, microbatches: int, chunks: int, group: int) -> Schedule:
+    """Megatron's interleaved schedule, which all iterations of all ranks share."""
+    return generate("interleaved-1f1b", ranks, microbatches, chunks, rule="megatron", group=group)
+
+
 def _interleaved(one: Observed, ranks: int, chunks: int) -> Observed:
     """The actions with the stages and microbatches of Megatron's interleaved schedule, if that is
     how their forwards and backwards follow each other."""
@@ -99,8 +106,7 @@ def _interleaved(one: Observed, ranks: int, chunks: int) -> Observed:
     if ahead + 1 < chunks * microbatches:  # else it is not told, and it makes no difference here
         group = (ahead - 2 * (ranks - 1 - one.rank)) // (chunks - 1)
     try:
-        made = generate(FAMILY, ranks, microbatches, chunks, rule="megatron", group=group)
-        order = list(made.actions(one.rank))
+        order = list(_order(ranks, microbatches, chunks, group).actions(one.rank))
     except InputError:
         order = []
     if [action.kind for action in order] != ran:
