@@ -279,3 +279,11 @@ def test_write_makes_whole_files_or_none(tmp_path):
     with pytest.raises(FileNotFoundError):
         write(timeline, svg=tmp_path / "no such folder" / "b.svg")
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_that_some_ranks_are_left_out_is_said():
+    """Of 64 ranks 32 had a bar and a curve, without a word."""
+    page = html(gpipe(40, 1))
+    assert page.count("32 of the 40 ranks, evenly spread.") == 2
+    assert page.count("40 个 rank 中均匀选取的 32 个") == 2
+    assert "evenly spread" not in html(gpipe())

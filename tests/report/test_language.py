@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 from tests.report.timelines import as_measured, gpipe
 
+from unbubble.attribution import CLASSES as CLASSES_OF_A_RANK
 from unbubble.report.charts import CLASSES
 from unbubble.report.html import html
-from unbubble.report.language import CHINESE, translated
+from unbubble.report.language import CHINESE, sentence, translated
+from unbubble.trace.findings import verdict
+from unbubble.trace.megascan import NO_TRANSFERS
+from unbubble.trace.profiled import UNDIVIDED, UNNUMBERED
+from unbubble.trace.recover import BY_LINKS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "src/unbubble" / name for name in ("demo.py", "cli/run.py", "cli/trace.py")]
@@ -21,6 +26,33 @@ def test_the_names_of_all_facts_have_a_chinese_one(source):
     names = re.findall(r'\(\s*"([^"]+)",', facts)
     assert names
     assert [name for name in names if name not in CHINESE] == []
+
+
+@pytest.mark.parametrize(
+    "fractions",
+    [[0.9, 0.04, 0, 0, 0, 0], *([0.5 * (i == j) for i in range(6)] for j in range(1, 6))],
+)
+def test_every_verdict_has_a_chinese_one(fractions):
+    """The sentence that says where the step went was English on the Chinese page."""
+    english = verdict(dict(zip(CLASSES_OF_A_RANK, fractions, strict=True)))
+    shown = sentence(english)
+    assert shown.startswith(f'<span lang="en">{english}</span><span lang="zh">瓶颈')
+    assert not re.search("[a-z]", re.sub("<.*>", "", shown[shown.index("瓶颈") : -len("</span>")]))
+    assert shown.count("50%") in (0, 2)
+
+
+@pytest.mark.parametrize("doubt", [UNNUMBERED, UNDIVIDED, NO_TRANSFERS])
+def test_what_is_often_not_told_is_said_in_both_languages(doubt):
+    page = html(gpipe(), warnings=[f"cannot tell: {doubt}", f"recovered: {BY_LINKS}"])
+    assert f'<li><span lang="en">cannot tell: {doubt}</span><span lang="zh">无法判断：' in page
+    assert '<span lang="zh">推断得出：动作，按' in page
+    told = re.findall('<span lang="zh">无法判断：(.*?)</span>', page)
+    assert told
+    assert str(doubt) not in told[0]
+
+
+def test_what_is_seldom_not_told_is_in_english():
+    assert '<span lang="zh">无法判断：a {0} &lt;b&gt;</span>' in sentence("cannot tell: a {0} <b>")
 
 
 def test_a_known_name_stands_there_in_both_languages():

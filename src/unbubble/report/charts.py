@@ -134,7 +134,7 @@ def class_table(attribution: Attribution, scale: Scale) -> str:
     for row in attribution.ranks:
         cells = "".join(_time_and_share(getattr(row, c[0]), row.total, scale) for c in CLASSES)
         body.append(
-            f"<tr><th>rank {row.rank}</th>{cells}<td>{scale.text(row.total)}</td>"
+            f'<tr><th class="rank">rank {row.rank}</th>{cells}<td>{scale.text(row.total)}</td>'
             f"<td>{'–' if row.recompute is None else scale.text(row.recompute)}</td>"
             f"<td>{scale.text(row.optimizer)}</td></tr>"
         )

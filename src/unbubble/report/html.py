@@ -13,9 +13,17 @@ from typing import Any
 from unbubble import __version__
 from unbubble.attribution import Attribution, attribute
 from unbubble.costs import Costs
-from unbubble.report.charts import class_bars, class_key, class_table, curves, kind_key
+from unbubble.report.charts import (
+    MAX_BARS,
+    MAX_CURVES,
+    class_bars,
+    class_key,
+    class_table,
+    curves,
+    kind_key,
+)
 from unbubble.report.figures import Shown, headline, names, numbers
-from unbubble.report.language import both, clean, translated
+from unbubble.report.language import both, clean, sentence, translated
 from unbubble.report.rows import part_of_run
 from unbubble.report.scale import percent, scale_for
 from unbubble.report.svg import svg
@@ -101,8 +109,19 @@ def _note(en: str, zh: str) -> str:
     return f'<p class="note">{both(en, zh)}</p>'
 
 
+def _left_out(page: Sequence[Shown], most: int) -> tuple[str, str]:
+    """That not all ranks have a bar or a curve, in both languages."""
+    ranks = max(s.timeline.ranks for s in page)
+    if ranks <= most:
+        return "", ""
+    return (
+        f" {most} of the {ranks} ranks, evenly spread.",
+        f"图中为 {ranks} 个 rank 中均匀选取的 {most} 个。",
+    )
+
+
 def _warnings(warnings: Sequence[str]) -> str:
-    items = "".join(f"<li>{clean(w)}</li>" for w in warnings)
+    items = "".join(f"<li>{sentence(w)}</li>" for w in warnings)
     return f'<ul class="warnings" role="note">{items}</ul>' if items else ""
 
 
@@ -123,18 +142,17 @@ def _classes(page: Sequence[Shown]) -> str:
         f"{class_table(s.attribution, s.scale)}</details>"
         for s in page
     )
+    some, some_zh = _left_out(page, MAX_BARS)
     return _section(
         "Where each rank's time went",
         "每个 rank 的时间去向",
-        '<p class="note">'
-        + both(
+        _note(
             "Five classes that add up to the step on every rank; right of the bar: the share of "
             "compute. A part below zero, left of the line, is a rank that waits less than it "
-            "would in the ideal pipeline, most often the slowest one.",
+            "would in the ideal pipeline, most often the slowest one." + some,
             "五类时间在每个 rank 上恰好加成整个步骤；条右侧是计算所占比例。"
-            "零线左侧的负值表示该 rank 的等待少于理想流水线中的等待，通常是最慢的 rank。",
-        )
-        + "</p>",
+            "零线左侧的负值表示该 rank 的等待少于理想流水线中的等待，通常是最慢的 rank。" + some_zh,
+        ),
         class_key(),
         class_bars([(s.en, s.zh, s.attribution) for s in page]),
         tables,
@@ -188,6 +206,7 @@ def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None)
         drawn = curves([(s.timeline, activations(s.timeline, costs)) for s in page], "")
         words = ("Activations, in microbatches of a whole rank",
                  "激活，以整个 rank 的微批次数计")  # fmt: skip
+    some, some_zh = _left_out(page, MAX_CURVES)
     dashed = ("", "")
     if len(page) == 2:
         dashed = (f"; dashed: {page[1].en}", f"；虚线：{page[1].zh}")
@@ -195,8 +214,8 @@ def _memory(page: Sequence[Shown], costs: Costs | None, limit_bytes: int | None)
         "Memory over the step",
         "步骤中的显存",
         _note(
-            f"{words[0]}{dashed[0]}. All ranks on the same axes.",
-            f"{words[1]}{dashed[1]}。所有 rank 使用相同的坐标。",
+            f"{words[0]}{dashed[0]}. All ranks on the same axes.{some}",
+            f"{words[1]}{dashed[1]}。所有 rank 使用相同的坐标。{some_zh}",
         ),
         drawn,
     )
@@ -231,7 +250,8 @@ def _gradients(gradients: Mapping[str, Gradients]) -> str:
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:
     rows = "".join(
-        f'<tr><th class="words">{translated(name)}</th><td class="words">{clean(value)}</td></tr>'
+        f'<tr><th class="words">{translated(name)}</th>'
+        f'<td class="words">{sentence(value)}</td></tr>'
         for name, value in facts
     )
     if not rows:

@@ -22,9 +22,63 @@ CHINESE = {
 """Titles and names of facts that commands give to a page."""
 
 
+SENTENCES = {
+    "cannot tell": "无法判断",
+    "compute-bound: it is {} of the step": "瓶颈在计算：计算占步骤的 {}",
+    "bubble-limited: the pipeline bubble is {} of the step": "瓶颈在气泡：流水线气泡占步骤的 {}",
+    "not bubble-limited: imbalance is {} of the step, the pipeline bubble {}":
+        "瓶颈不在气泡：不均衡占步骤的 {}，流水线气泡占 {}",
+    "not bubble-limited: exposed communication is {} of the step, the pipeline bubble {}":
+        "瓶颈不在气泡：暴露通信占步骤的 {}，流水线气泡占 {}",
+    "not bubble-limited: overhead of the runtime is {} of the step, the pipeline bubble {}":
+        "瓶颈不在气泡：运行时开销占步骤的 {}，流水线气泡占 {}",
+    "cannot tell: {}": "无法判断：{}",
+    "recovered: {}": "推断得出：{}",
+    "recompute: the trace does not say what backwards run again":
+        "重计算：trace 没有说明反向中重新运行了什么",
+    "recompute: the trace has no operations of autograd that would tell it":
+        "重计算：trace 中没有可供判断的 autograd 操作",
+    "steps: nothing in the trace divides it into steps, so all of it counts as one":
+        "步骤：trace 中没有任何内容划分步骤，因此全部算作一个步骤",
+    "clocks: nothing that was sent bounds the clock of some rank":
+        "时钟：没有任何传输能约束某个 rank 的时钟",
+    "clocks: effects precede their causes by up to {}; times of different ranks are only that "
+    "good against each other":
+        "时钟：结果比原因早，最多 {}；不同 rank 的时间相互比较只有这样的精度",
+    "transfers: this kind of trace records none, so communication cannot be told apart":
+        "传输：这类 trace 不记录传输，因此无法区分通信",
+    "transfers: nobody waited for the arrival of any, so their times are bounds from above, and "
+    "communication may be less": "传输：没有 rank 等待过任何一次到达，其时间只是上界，通信可能更少",
+    "ranks: no known schedule has this order; is the trace of a last rank missing?":
+        "rank：没有已知的调度是这个顺序；是否缺少最后某个 rank 的 trace？",
+    "stages, from the order of the ranks": "阶段，按 rank 的顺序",
+    "actions, from autograd's links of forward and backward operations":
+        "动作，按 autograd 中前向与反向操作的联系",
+}  # fmt: skip
+"""What a measured step's page says most often: verdicts, and what its trace does not tell. {} is a
+figure, or one more of the sentences."""
+
+_FORMS = {
+    re.compile(re.escape(english).replace(r"\{\}", "(.+?)"), re.DOTALL): chinese
+    for english, chinese in SENTENCES.items()
+}
+
+
 def translated(text: str) -> str:
     """One of those in both languages, any other text as it is."""
     return both(text, CHINESE.get(text, text))
+
+
+def sentence(text: str) -> str:
+    """A sentence in both languages, as far as it is known."""
+    return both(text, _chinese(text))
+
+
+def _chinese(text: str) -> str:
+    for form, chinese in _FORMS.items():
+        if found := form.fullmatch(text):
+            return chinese.format(*map(_chinese, found.groups()))
+    return text
 
 
 def both(english: str, chinese: str) -> str:
