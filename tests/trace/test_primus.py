@@ -103,10 +103,13 @@ def test_without_its_last_rank_there_are_no_classes(config, tmp_path):
     assert reason in pipeline.unknown[-1]
 
 
-@pytest.mark.parametrize(("m", "v", "group"), [(8, 2, 4), (8, 3, 4), (4, 2, 4), (10, 2, 5)])
+@pytest.mark.parametrize(
+    ("m", "v", "group"), [(8, 2, 4), (8, 3, 4), (4, 2, 4), (10, 2, 5), (6, 2, 6), (7, 3, 7)]
+)
 def test_the_stages_of_interleaving_are_told_by_its_order(m, v, group, tmp_path):
     """Megatron's own interleaved schedule is recorded without chunks, v times the microbatches in
-    one list: its files were refused. Every rank has a clock of its own."""
+    one list: its files were refused, and later those of between p and 2p microbatches in one group,
+    whose first rank runs all forwards first. Every rank has a clock of its own."""
     order = generate("interleaved-1f1b", 4, m, v, rule="megatron", group=group)
     right = simulate(order, Costs.uniform(order.placement, forward=v, backward=2 * v))
     for rank in range(4):

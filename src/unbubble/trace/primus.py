@@ -102,8 +102,8 @@ def _interleaved(one: Observed, ranks: int, chunks: int) -> Observed:
     ran = [seen.action.kind for seen in one.actions]
     microbatches = ran.count(Kind.F) // chunks
     ahead = next((i for i, kind in enumerate(ran) if kind is not Kind.F), len(ran)) - 1
-    group = ranks
-    if ahead + 1 < chunks * microbatches:  # else it is not told, and it makes no difference here
+    group = microbatches  # which is so wherever all forwards come first
+    if ahead + 1 < chunks * microbatches:
         group = (ahead - 2 * (ranks - 1 - one.rank)) // (chunks - 1)
     try:
         order = list(_order(ranks, microbatches, chunks, group).actions(one.rank))
