@@ -58,6 +58,20 @@ def test_the_wait_in_front_is_no_part_of_the_action(seen):
     assert (action.start, action.end) == (4_000 * US, 5_030 * US)
 
 
+def test_a_transfer_s_range_within_an_action_s_leaves_it_one_action(seen):
+    """The method behind the transfer was taken for a second action of the same name."""
+    (action,) = seen(
+        STEP,
+        ("user_annotation", "PP:1F0", 100, 5_060),
+        ("user_annotation", "PP:1RECV_F0", 110, 4_005),
+        ("user_annotation", "gloo:recv", 120, 4_000),
+        ("user_annotation", "pp:forward_one_chunk/stage=1/mb=0", 4_020, 5_050),
+        ("cpu_op", "aten::linear", 4_030, 5_000),
+    )
+    assert action.end == 5_050 * US
+    assert 4_000 * US <= action.start <= 4_030 * US
+
+
 def test_a_pair_counts_from_when_both_inputs_are_there(seen):
     """It waits for the first input, runs the forward, and waits for the backward's."""
     (action,) = seen(

@@ -250,9 +250,10 @@ class RankTrace:
             if named is None:
                 continue
             around = outer.get(mark.thread)
-            if around is None or mark.end > around.end or named.action.kind in TRANSFER:
+            if around is None or mark.end > around.end:
+                outer[mark.thread] = around = mark
+            if around is mark or named.action.kind in TRANSFER:
                 found[mark] = named
-                outer[mark.thread] = mark
                 methods += [mark] * named.tight
             elif around in found and named.tight and _same(found[around].action, named.action):
                 action = found.pop(around).action._replace(stage=named.action.stage)
