@@ -80,3 +80,20 @@ def left_over():
     """5 samples in microbatches of 3."""
     layers, loss, _ = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
     return layers, loss, lambda i: (torch.ones(2 if i else 3, 4), torch.ones(1))
+
+
+def one_module():
+    _, loss, batch = _layers()
+    return nn.Linear(4, 4), loss, batch
+
+
+def no_loss():
+    layers, _, batch = _layers(nn.Linear(4, 4))
+    return layers, 3, batch
+
+
+def transposed():
+    """A parameter on rank 1 whose rows do not follow one another in memory."""
+    second = nn.Linear(4, 4)
+    second.weight = nn.Parameter(second.weight.detach().t())
+    return _layers(nn.Linear(4, 4), second)

@@ -36,7 +36,8 @@ class Gradients(msgspec.Struct, kw_only=True):
             return "the schedule does not train the same model"
         return (
             "one process alone differs as much once it takes the batch in microbatches, so it is "
-            "the model (dropout, batch normalisation, a loss that is no mean, overflows)"
+            "the model (dropout, batch normalisation, a loss that is no mean, overflows, the "
+            "rounding of 16-bit numbers)"
         )
 
 

@@ -91,9 +91,9 @@ def _handed_over(tensors: list[torch.Tensor], owner: int) -> list[torch.Tensor]:
         return tensors
     if dist.get_rank() == 0:
         for tensor in tensors:
-            dist.send(tensor, owner)
+            dist.send(tensor.contiguous(), owner)  # a transposed or channels-last one is not
     elif dist.get_rank() == owner:
-        tensors = [torch.empty_like(tensor) for tensor in tensors]
+        tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in tensors]
         for tensor in tensors:
             dist.recv(tensor, 0)
     return tensors

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,8 @@ def _workload(target: str, made: Any) -> Workload:
                 f"{target} returned {type(made).__name__}; it must return (layers, loss, batch)"
             ) from None
         microbatch = batch if callable(batch) else lambda number: batch
-        made = Workload(layers=list(layers), loss=loss, microbatch=microbatch)
+        layers = list(layers) if isinstance(layers, Iterable) else []
+        made = Workload(layers=layers, loss=loss, microbatch=microbatch)
     if not made.layers or not all(isinstance(layer, nn.Module) for layer in made.layers):
         raise InputError(f"{target}: layers must be a non-empty sequence of torch modules")
     sample: Any = made.microbatch(0)
@@ -124,6 +125,8 @@ def _workload(target: str, made: Any) -> Workload:
             f"{target}: a batch must be (inputs, targets), two tensors with the samples as their "
             "first dimension"
         )
+    if not callable(made.loss):
+        raise InputError(f"{target}: loss must be a function of (output, target)")
     owner: dict[int, int] = {}
     for number, layer in enumerate(made.layers):
         for parameter in layer.parameters():
