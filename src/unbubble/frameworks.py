@@ -8,18 +8,23 @@ from unbubble.errors import InputError, suggestion
 
 class Rule(NamedTuple):
     """Which numbers of microbatches a framework takes: in words, and `least`, the smallest legal
-    one from m on, of m, p, v, the name of the schedule ("" for 1F1B, interleaved where v > 1) and
-    the microbatch group of an interleaved one (0: as many as there are ranks). `has` are the
-    schedules that it runs, none where it runs any."""
+    one from m on, of m, p, v, the name of the schedule and the microbatch group of an interleaved
+    one (0: the framework's own). `has` are the schedules that it runs, none where it runs any;
+    `default` the one that it takes with one stage a rank, and with several; `group` the microbatch
+    group of p and m where none is given; `interleaves_from` the fewest ranks that it interleaves.
+    """
 
     words: str
     least: Callable[[int, int, int, str, int], int]
     has: tuple[str, ...] = ()
+    default: tuple[str, str] = ("1f1b", "interleaved-1f1b")
+    group: Callable[[int, int], int] = lambda p, m: p
+    interleaves_from: int = 1
 
 
 def _grouped(m: int, p: int, v: int, schedule: str, group: int) -> int:
     """Megatron's: p ≤ group ≤ m, and the last group is whole or holds p at least."""
-    if v == 1 or schedule not in ("", "interleaved-1f1b"):
+    if schedule != "interleaved-1f1b":
         return m
     size = max(p, group)
     rest = max(m, size) % size
@@ -27,7 +32,6 @@ def _grouped(m: int, p: int, v: int, schedule: str, group: int) -> int:
 
 
 def _pytorch(m: int, p: int, v: int, schedule: str, group: int) -> int:
-    schedule = schedule or ("1f1b" if v == 1 else "interleaved-1f1b")
     if schedule not in ("interleaved-1f1b", "interleaved-zb"):
         return max(m, {"1f1b": p, "dualpipe-v": p * v}.get(schedule, 1))
     rounds, rest = divmod(m, p)
@@ -37,9 +41,16 @@ def _pytorch(m: int, p: int, v: int, schedule: str, group: int) -> int:
     return rounds * p + min(-(-rest // rounds) * rounds, p if rest else 0)
 
 
-def _nanotron(m: int, p: int, v: int, schedule: str, group: int) -> int:
-    return m if schedule == "gpipe" else max(m, p - 1)
+def _by_rounds(p: int, m: int) -> int:
+    return m // max(1, m // p)
 
+
+_BY_PYTORCH = (
+    "1f1b", "gpipe", "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zbv-zero-bubble",
+    "dualpipe-v",
+    # as CSV
+    "eager-1f1b", "zb-1p", "zb-2p", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min",
+)  # fmt: skip
 
 RULES: dict[str, Rule] = {
     "any": Rule("interleaved: m a multiple of the group size, p", _grouped),
@@ -47,33 +58,68 @@ RULES: dict[str, Rule] = {
         "Megatron-LM: any m; interleaved: m mod the group size (p by default) is 0 or at least p",
         _grouped,
         ("1f1b", "interleaved-1f1b"),
+        interleaves_from=2,
     ),
     "pytorch": Rule(
         "PyTorch: 1F1B m ≥ p; interleaved: m a multiple of max(1, ⌊m/p⌋); DualPipe-V: m ≥ 2p; "
         "others any m",
         _pytorch,
+        _BY_PYTORCH,
+        group=_by_rounds,
+    ),
+    "automodel": Rule(
+        "NeMo Automodel: m ≥ p, and PyTorch's rules; interleaved: m a multiple of ⌊m/p⌋; "
+        "DualPipe-V: m ≥ 2p",
+        lambda m, p, v, schedule, group: _pytorch(max(m, p), p, v, schedule, group),
+        _BY_PYTORCH,
+        group=_by_rounds,
     ),
     "nanotron": Rule(
-        "nanotron: 1F1B m ≥ p−1; it has no interleaved schedule", _nanotron, ("1f1b", "gpipe")
+        "nanotron: 1F1B m ≥ p−1; it has no interleaved schedule",
+        lambda m, p, v, schedule, group: m if schedule == "gpipe" else max(m, p - 1),
+        ("1f1b", "gpipe"),
     ),
     "deepspeed": Rule(
         "DeepSpeed: any m; it has no interleaved schedule",
         lambda m, p, v, schedule, group: m,
         ("1f1b",),
     ),
+    "colossalai": Rule(
+        "ColossalAI: 1F1B m ≥ p; interleaved and ZB-V: m a multiple of p",
+        lambda m, p, v, schedule, group: max(m, p) if schedule == "1f1b" else -(-m // p) * p,
+        ("1f1b", "interleaved-1f1b", "zb-v"),
+    ),
+    "paddle": Rule(
+        "Paddle: 1F1B any m; interleaved: p > 2, m ≥ 2p (m = p is run as looped BFS)",
+        lambda m, p, v, schedule, group: m if schedule == "1f1b" else max(m, 2 * p),
+        ("1f1b", "interleaved-1f1b"),
+        group=lambda p, m: p + m % p,  # what is left over joins the first
+        interleaves_from=3,
+    ),
     "maxtext": Rule(
-        "MaxText: m a multiple of p for circular pipelines",
-        lambda m, p, v, schedule, group: m if v == 1 else -(-m // p) * p,
+        "MaxText: m a multiple of p",
+        lambda m, p, v, schedule, group: -(-m // p) * p,
+        ("gpipe", "looped-bfs"),
+        ("gpipe", "looped-bfs"),
     ),
 }
-"""By framework; "any" is the rule that is legal in all of them that interleave."""
+"""By framework; "any" is the rule that is legal in all of them that interleave, but for Paddle's
+two rounds."""
 
 CALLED = {
-    "torch": "pytorch", "torchtitan": "pytorch", "automodel": "pytorch",
+    "torch": "pytorch", "torchtitan": "pytorch", "nemo-automodel": "automodel",
     "megatron-lm": "megatron", "megatron-core": "megatron", "megatron-bridge": "megatron",
     "nemo": "megatron", "verl": "megatron", "ms-swift": "megatron", "gpt-neox": "deepspeed",
 }  # fmt: skip
 """Frameworks that run on another's pipeline."""
+
+
+def rule_of(framework: str) -> Rule:
+    """A framework's rule. Raises InputError for one that is not known."""
+    rules = CALLED.get(framework, framework)
+    if rules not in RULES:
+        raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
+    return RULES[rules]
 
 
 def next_legal(
@@ -86,15 +132,18 @@ def next_legal(
     group: int = 0,
 ) -> int:
     """The smallest legal number of microbatches that is at least the given one, under a schedule
-    (1F1B, or interleaved where v > 1) with a microbatch group (p where it is 0).
+    (the framework's default) with a microbatch group (the framework's own where it is 0).
 
     Raises InputError for a framework that is not known or does not have the schedule.
     """
-    rules = CALLED.get(framework, framework)
-    if rules not in RULES:
-        raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
-    rule = RULES[rules]
-    name = schedule or ("1f1b" if virtual == 1 else "interleaved-1f1b")
+    rule = rule_of(framework)
+    name = schedule or rule.default[virtual > 1]
     if rule.has and name not in (*rule.has, "naive"):
-        raise InputError(f"{framework} does not have {name}; it has {' and '.join(rule.has)}")
-    return rule.least(max(1, microbatches), ranks, virtual, schedule, group)
+        known = f"{', '.join(rule.has[:-1])} and {rule.has[-1]}" if rule.has[1:] else rule.has[0]
+        raise InputError(f"{framework} does not have {name}; it has {known}")
+    if virtual > 1 and ranks < rule.interleaves_from:
+        raise InputError(
+            f"{framework} interleaves the stages of {rule.interleaves_from} ranks at least, and "
+            f"p is {ranks}"
+        )
+    return rule.least(max(1, microbatches), ranks, virtual, name, group)

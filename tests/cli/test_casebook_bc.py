@@ -64,6 +64,8 @@ def test_how_many_forwards_run_ahead(unbubble, sizes, ahead):
         ("-p 8 -m 1 --framework nanotron", 7),
         ("-p 8 -m 1 --framework nanotron --schedule gpipe", 1),
         ("-p 4 -m 6 --framework deepspeed", 6), ("-p 4 -m 6 -v 2 --framework maxtext", 8),
+        ("-p 4 -m 6 --framework maxtext", 8), ("-p 8 -m 1 --framework paddle", 1),
+        ("-p 8 -m 4 --framework automodel --schedule gpipe", 8),
     ],
 )  # fmt: skip
 def test_the_same_numbers_in_different_frameworks(unbubble, line, legal):
@@ -180,6 +182,35 @@ def test_the_formulas_seen_in_the_wild(unbubble):
     assert percent(unbubble("bubble -p 4 -m 8 -v 2 --json").json["bubble_fraction"]) == 15.8
     assert percent(unbubble("bubble -p 4 -m 16 --json").json["bubble_fraction"]) == 15.8
     assert unbubble("bubble -p 5 -m 1 --json").json["bubble_fraction"] == pytest.approx(4 / 5)
+
+
+@pytest.mark.parametrize(
+    ("line", "ahead", "held"),
+    [
+        ("-p 4 -m 6 -v 2", [12, 10, 8, 6], 6),
+        ("-p 4 -m 6 -v 2 --framework torch", [12, 10, 8, 6], 6),
+        ("-p 4 -m 8 -v 2 --framework nemo", [10, 8, 6, 4], 5.5),
+        ("-p 4 -m 10 -v 2 --framework paddle", [12, 10, 8, 6], 6.5),
+        ("-p 8 -m 32 --framework maxtext", None, 32),
+        ("-p 4 -m 8 -v 2 --framework maxtext", None, 8),
+    ],
+)  # fmt: skip
+def test_a_frameworks_own_order_is_what_is_counted(unbubble, line, ahead, held):
+    """PyTorch's rounds were counted as Megatron's groups of p, 5.5 microbatches in flight where
+    its order holds 6; and MaxText, which runs all forwards first, was said to hold p of them."""
+    answer = unbubble(f"bubble {line} --json").json
+    assert (answer["warmup_forwards"], answer["in_flight"]) == (ahead, held)
+    assert "under GPipe all" not in unbubble(f"bubble {line}").out
+
+
+def test_megatron_takes_more_microbatches_in_a_larger_group(unbubble):
+    """m = 6 was not legal on 4 ranks, and nothing said that a group of 6 makes it so."""
+    for m, group in ((6, 6), (10, 5)):
+        line = f"bubble -p 4 -m {m} -v 2 --framework megatron"
+        assert unbubble(f"{line} --json").json["group_legal"] == group
+        assert f"with --schedule interleaved:group={group} it is" in unbubble(line).out
+        line = f"bubble -p 4 -m {m} --framework megatron --schedule interleaved:group={group}"
+        assert unbubble(f"{line} --json").json["legal"] is True
 
 
 def test_a_larger_microbatch_makes_the_bubble_larger(unbubble):

@@ -65,7 +65,7 @@ def test_microbatches_need_not_be_a_multiple_of_the_stages():
         (4, 9, {}, ["PyTorch's rule", "rounds", "= 2", "nearest m that work: 8 or 10"]),
         (4, 6, {"rule": "megatron"}, ["Megatron's rule", "not 2", "group = 6 would do", "4 or 8"]),
         (6, 3, {"rule": "megatron"}, ["the group, 6, is from p to m", "nearest m that work: 6"]),
-        (4, 8, {"group": 3}, ["the group, 3, is from p to m", "group = 8 would do"]),
+        (4, 8, {"group": 3}, ["the group, 3, is from p to m", "group = 4 would do"]),
         (4, 8, {"rule": "deepspeed"}, ["'deepspeed'", "pytorch and megatron"]),
         (4, 8, {"group": 0}, ["group is 0", "at least 1"]),
         (4, 8, {"group": "four"}, ["'four'", "number"]),

@@ -23,7 +23,7 @@ from unbubble.formulas import (
     most_microbatches,
     peak_in_flight,
 )
-from unbubble.frameworks import CALLED, RULES, next_legal
+from unbubble.frameworks import RULES, Rule, next_legal, rule_of
 from unbubble.quantity import percent
 
 if TYPE_CHECKING:
@@ -70,11 +70,12 @@ def command(
     microbatches, samples = _of_batch(microbatches, global_batch, micro_batch, dp)
     entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
-    name = "1f1b" if v == 1 else "interleaved-1f1b"
+    rules = (framework or "any").lower()
+    known = rule_of("pytorch" if framework is None else rules)  # the families' own are PyTorch's
+    name = known.default[v > 1]
     if entry is not None:
         v = entry.stages_a_rank(virtual)
         name = entry.base
-    rules = (framework or "any").lower()
     given = shared.given_times(options)
     times = _times(name, given)
     wanted = None if target is None else _wanted(target, name, p, v, times)
@@ -93,7 +94,8 @@ def command(
     if name not in BY_SIZES:
         fraction, overhead = timed["schedule_bubble_fraction"], timed["schedule_bubble_overhead"]
         exact = timed["schedule_exact"]
-    rule = RULES[CALLED.get(rules, rules)].words
+    group = _group(p, m, known, entry)
+    rule = rule_of(rules).words
     if framework is None and entry is not None and (entry.preset or name != "interleaved-1f1b"):
         rule = f"{entry.name}: {entry.needs}"
     answer: dict[str, Any] = {
@@ -108,13 +110,17 @@ def command(
         "microbatches_for_target_legal": legal,
         "legal_rule": None if legal is None and framework is None else rule,
         "exact": exact,
-        "in_flight": _in_flight(name, p, m, v, entry),
-        "warmup_forwards": _warmup(name, p, m, v, entry),
+        "in_flight": _in_flight(name, p, m, v, group),
+        "warmup_forwards": _warmup(name, p, m, v, group),
         "unit": given.unit,
         **timed,
     }
     if framework is not None:
         answer |= {"microbatches_legal": least, "legal": m == least}
+        if m != least and known is RULES["megatron"] and m >= p:
+            from unbubble.families.interleaved import least_group
+
+            answer["group_legal"] = least_group(p, m)
     if speedup is not None:
         answer |= {"idle_at_least": idle, "microbatches_at_most": most}
     if as_json:
@@ -149,7 +155,7 @@ def _print(
         vm, divisor = ("m", "m") if v == 1 else ("vm", "(vm)")
         of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
         of_work = f"idle / total work = (p−1)/{divisor} = {overhead}"
-        name = "GPipe and 1F1B" if v == 1 else "interleaved 1F1B"
+        name = "GPipe and 1F1B" if v == 1 else base.replace("-1f1b", " 1F1B")
     say(
         f"{name}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
         f"bubble fraction {percent(fraction, 2):>9}  {of_total}\n"
@@ -159,7 +165,7 @@ def _print(
     if (batch := answer["global_batch"]) is not None:
         say(f"global batch    {batch:>9}  m × dp × micro-batch = {m} × {batch // m}")
     if (held := answer["in_flight"]) is not None:
-        beside = ", under GPipe all" if not of_family and v == 1 else ""
+        beside = ", under GPipe all" if not of_family and base == "1f1b" else ""
         say(f"in flight       {number(held):>9}  microbatches on the fullest rank{beside}")
     if v > 1 and (warmup := answer["warmup_forwards"]):
         ahead = f"{','.join(map(str, warmup[:8]))}{',…' if p > 8 else ''}"
@@ -169,6 +175,8 @@ def _print(
     if m_given and "legal" in answer:
         least = answer["microbatches_legal"]
         verdict = "legal" if m == least else f"not legal, the next is {least}"
+        if "group_legal" in answer:
+            verdict += f"; with --schedule interleaved:group={answer['group_legal']} it is"
         say(f"m = {m}          {verdict} ({rule})")
     if target is not None:
         wanted, legal = answer["microbatches_for_target"], answer["microbatches_for_target_legal"]
@@ -260,28 +268,28 @@ def _least_legal(m: int, p: int, v: int, rules: str, entry: "Family | None") -> 
             return m
 
 
-def _in_flight(name: str, p: int, m: int, v: int, entry: "Family | None") -> Fraction | None:
+def _in_flight(name: str, p: int, m: int, v: int, group: int) -> Fraction | None:
     """Microbatches of a whole rank that the fullest one holds; None where no form is known."""
     try:
-        return peak_in_flight(name, p, m, v, group=_group(p, m, entry))
+        return peak_in_flight(name, p, m, v, group=group)
     except InputError:
         return None
 
 
-def _group(p: int, m: int, entry: "Family | None") -> int:
-    """The microbatch group of an interleaved schedule."""
+def _group(p: int, m: int, rule: Rule, entry: "Family | None") -> int:
+    """The microbatch group of an interleaved schedule: that of its options, or the framework's."""
     chosen = dict(entry.preset) if entry is not None else {}
-    by_rounds = entry is not None and chosen.get("rule") != "megatron"
-    return int(chosen.get("group", m // max(1, m // p) if by_rounds else p))
+    if "rule" in chosen:
+        rule = rule_of(str(chosen["rule"]))
+    return int(chosen.get("group", rule.group(p, m)))
 
 
-def _warmup(name: str, p: int, m: int, v: int, entry: "Family | None") -> list[int] | None:
+def _warmup(name: str, p: int, m: int, v: int, group: int) -> list[int] | None:
     """Forwards of a stage that each rank runs before it alternates; None for other schedules."""
     if name not in ("1f1b", "interleaved-1f1b") or p > _MOST_LISTED:
         return None
     if v == 1:
         return [min(p - 1 - rank, m) for rank in range(p)]
-    group = _group(p, m, entry)
     return [min(interleaved_warmup(p, v, rank, group), v * m) for rank in range(p)]
 
 

@@ -81,12 +81,20 @@ def broken_megatron_rule(ranks: int, microbatches: int, group: int) -> str:
     rest = microbatches % group
     if ranks <= group <= microbatches and (rest == 0 or rest >= ranks):
         return ""
-    cure = f" (group = {microbatches} would do)" if microbatches >= ranks else ""
+    cure = (
+        f" (group = {least_group(ranks, microbatches)} would do)" if microbatches >= ranks else ""
+    )
     if not ranks <= group <= microbatches:
         return f"Megatron's rule is that the group, {group}, is from p to m{cure}"
     return (
         f"Megatron's rule is that m mod the group of {group} is 0 or at least p, not {rest}{cure}"
     )
+
+
+def least_group(ranks: int, microbatches: int) -> int:
+    """The smallest group that Megatron-LM takes for m ≥ p microbatches: it holds the least."""
+    groups = range(ranks, microbatches + 1)
+    return next(g for g in groups if microbatches % g == 0 or microbatches % g >= ranks)
 
 
 def broken_rule(ranks: int, microbatches: int, virtual: int, **options: Option) -> str:
