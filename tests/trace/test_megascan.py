@@ -9,7 +9,10 @@ from tests.trace.megascan_traces import timetable, write_megascan
 from unbubble.action import Kind
 from unbubble.attribution import attribute
 from unbubble.errors import InputError
+from unbubble.schedule.lowering import compute_only
+from unbubble.simulate import simulate
 from unbubble.trace import read
+from unbubble.trace.costs import observed_costs
 from unbubble.trace.findings import findings
 
 OLDER = "traces/megatronapp/data-1-pipeline-4-tensor-1-pp-aggregated-iter10.json"
@@ -49,6 +52,15 @@ def test_newer_files_hold_the_actions_and_the_transfers(written):
     for transfer in pipeline.timeline.transfers:
         took = transfer.end - transfer.start
         assert abs(took - TRANSFER * US) <= 2 * clocks.uncertainty
+
+
+@pytest.mark.parametrize("transfer", [20, 300])
+def test_their_costs_predict_the_step(transfer, tmp_path):
+    """Exchanges hold both ranks, so that some of a rank's gaps are its own and most are none."""
+    path = write_megascan(tmp_path / "t.json", TIMES, 8, transfer)
+    timeline = read([path]).pipelines[0].timeline
+    again = simulate(compute_only(timeline.schedule), observed_costs([timeline]))
+    assert again.length == pytest.approx(timeline.length, rel=0.03)
 
 
 def test_the_collectives_of_tensor_parallelism_are_communication(written):

@@ -173,10 +173,16 @@ def _actions(timeline: Timeline) -> Iterator[tuple[int, Kind, Duration, int]]:
 
 
 def _own_gaps(timeline: Timeline) -> list[int]:
-    """The gaps in front of actions that waited for nothing (the first ones left out); where posts
-    of transfers are actions themselves, these fill them."""
+    """The gaps in front of actions that waited for nothing (the first ones left out), 0 where there
+    was none; where posts of transfers are actions themselves, these fill them."""
     if timeline.schedule.with_comms:
         return []
     first = {next(filter(is_compute, row), None) for row in timeline.schedule.codes}
-    return [w.end - w.start for w in waits(timeline)
-            if w.cause is None and w.action.codes[0] not in first]  # fmt: skip
+    later = sum(
+        is_compute(code) and not code & JOINED and code not in first
+        for row in timeline.schedule.codes
+        for code in row
+    )
+    found = [w for w in waits(timeline) if w.action.codes[0] not in first]
+    own = [w.end - w.start for w in found if w.cause is None]
+    return own + [0] * (later - len(found))
