@@ -65,8 +65,10 @@ def generate(
 
 def _option(text: str) -> tuple[str, Option]:
     key, equals, value = (part.strip() for part in text.partition("="))
-    if not (key and equals and value):
-        raise InputError(f"{text!r} is not an option of a schedule; write name:key=value")
+    if not (key and equals and value) or "," in value:
+        raise InputError(
+            f"{excerpt(text)!r} is not an option of a schedule; write name:key=value:key=value"
+        )
     is_number = value.isascii() and value.isdecimal() and len(value) < 19
     return key, int(value) if is_number else value[:60]
 

@@ -118,7 +118,7 @@ FAMILY = Family(
     bubble="(p−1)/(vm+p−1) where m ≥ p",
     memory="p + (p−1−2r)/v microbatches on rank r where g = p, at most m",
     order=order,
-    needs="PyTorch's rule: m a multiple of max(1, ⌊m/p⌋); Megatron's (:rule=megatron, :group=g): "
+    needs="PyTorch's rule: m a multiple of max(1, ⌊m/p⌋); Megatron's (:rule=megatron:group=g): "
     "p ≤ g ≤ m, m mod g 0 or ≥ p",
     broken_rule=broken_rule,
     virtual=(2, None),
