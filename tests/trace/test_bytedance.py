@@ -104,6 +104,15 @@ def test_a_rank_that_computes_nothing_is_told(tmp_path):
     assert any("pipeline rank 0 has no action" in reason for reason in first.unknown)
 
 
+def test_a_step_that_takes_no_time_has_no_classes(tmp_path):
+    """Its shares were divided by its length, an internal error."""
+    rows = [f"0,0,0,0,{way}-compute,0,0,0,0,0" for way in ("forward", "backward")]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(bytedance.COLUMNS), *rows]))
+    answer = findings(read([tmp_path / "t.csv"]))
+    assert answer["fractions"] is None
+    assert "classes: no action of the step took any time" in answer["unknown"]
+
+
 @pytest.mark.parametrize("replicas", [(0, 1), (1,)])
 def test_without_its_last_stage_there_are_no_classes(replicas, tmp_path):
     """The stages before it passed for the whole pipeline, with a weak word about transfers."""

@@ -3,9 +3,9 @@
 from fractions import Fraction
 from typing import Any
 
-from unbubble.attribution import CLASSES, attribute
+from unbubble.attribution import attribute
 from unbubble.monitor.follower import Ready
-from unbubble.trace.findings import classes
+from unbubble.trace.findings import classes, fractions
 from unbubble.trace.observed import NS
 
 SECONDS_AN_HOUR = 3600
@@ -40,12 +40,11 @@ def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
         return answer
     uncertainty = pipeline.clocks.uncertainty
     rows = classes(pipeline, attribute(timeline))
-    total = sum(row["total_s"] for row in rows)
     idle = sum(row["idle_s"] for row in rows)
     return answer | {
         "step_s": rows[0]["total_s"],
         "bubble_fraction": float(timeline.bubble_fraction),
-        "fractions": {c: sum(row[f"{c}_s"] for row in rows) / (total or 1) for c in CLASSES},
+        "fractions": fractions(rows),
         "idle_s": idle,
         "idle_cost": None if price is None else idle / SECONDS_AN_HOUR * float(price),
         "slowest_rank": max(rows, key=lambda row: row["compute_s"])["rank"],

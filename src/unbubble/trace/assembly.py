@@ -68,20 +68,12 @@ def assemble(
     ranks = tuple(one.rank for one in observed)
     recovered = tuple(dict.fromkeys(r for one in observed for r in one.recovered))
     told = [(one.rank, reason) for one in observed for reason in one.unknown]
-    unknown: list[Doubt] = []
+    timeline = clocks = None
+    found: list[Pair] = []
     try:
         if mixed:
             raise Missing(mixed)
-        if expected is not None and expected != len(observed):
-            lost = [r for r in observed[0].pipeline_group if r not in ranks]
-            named = f"; rank {', '.join(map(str, lost))} is missing" if lost else ""
-            raise Missing(
-                f"the pipeline has {expected} ranks and {len(observed)} traces are here{named}"
-            )
-        if placement is not None and placement.ranks != len(observed):
-            raise Missing(
-                f"the plan has {placement.ranks} pipeline ranks and {len(observed)} traces are here"
-            )
+        _all_here(observed, placement, expected)
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
             recovered += (FROM_RANKS,)
@@ -107,35 +99,54 @@ def assemble(
         told_all = all(one.recompute_told for one in observed)
         timeline = timeline_of(schedule, whole, found, clocks, recompute_told=told_all)
         odd = list(doubts(timeline, observed, found, clocks))
-        early = any(doubt.about is About.ORDER for doubt in odd)
-        early |= clocks.contradiction * NOTICEABLE > timeline.length
-        if BY_LINKS in recovered and early:
-            raise Missing(
-                "no range names the actions, and ranks did not wait for what they would need of "
-                "each other; are these sends and receives no pipeline's?"
-            )
-        tolerated = timeline.length // DISORDERED
-        if FROM_RANKS in recovered and (
-            clocks.contradiction > tolerated or too_early(timeline, tolerated)
-        ):
-            raise Missing(
-                "ranks did not wait for what they would need of each other; are the stages in the "
-                "order of the ranks?"
-            )
-        unknown += odd
+        _can_be(timeline, clocks, odd, recovered)
         if not found and len(rows) > 1 and not silent:
-            unknown.append(Doubt(About.TRANSFERS, "no send could be paired with its receive"))
+            odd.append(Doubt(About.TRANSFERS, "no send could be paired with its receive"))
+        unknown = list(map(str, odd))
     except (Missing, InputError) as reason:
-        return Pipeline(
-            ranks=ranks, observed=tuple(observed), timeline=None, clocks=None,
-            recovered=recovered,
-            unknown=(*_merged(told, ranks), *map(str, unknown), f"classes: {reason}"),
-        )  # fmt: skip
+        timeline = clocks = None
+        found, unknown = [], [f"classes: {reason}"]
     return Pipeline(
         ranks=ranks, observed=tuple(observed), timeline=timeline, clocks=clocks,
-        pairs=tuple(found), recovered=recovered,
-        unknown=(*_merged(told, ranks), *map(str, unknown)),
+        pairs=tuple(found), recovered=recovered, unknown=(*_merged(told, ranks), *unknown),
     )  # fmt: skip
+
+
+def _all_here(
+    observed: Sequence[Observed], placement: Placement | None, expected: int | None
+) -> None:
+    """Raises Missing unless there are as many ranks as there should be."""
+    here = f"{len(observed)} traces are here"
+    if expected is not None and expected != len(observed):
+        ranks = {one.rank for one in observed}
+        lost = [rank for rank in observed[0].pipeline_group if rank not in ranks]
+        named = f"; rank {some(lost)} is missing" if lost else ""
+        raise Missing(f"the pipeline has {expected} ranks and {here}{named}")
+    if placement is not None and placement.ranks != len(observed):
+        raise Missing(f"the plan has {placement.ranks} pipeline ranks and {here}")
+
+
+def _can_be(
+    timeline: Timeline, clocks: Clocks, odd: Sequence[Doubt], recovered: Sequence[str]
+) -> None:
+    """Raises Missing where what was recovered contradicts the step, or nothing in it took time."""
+    length = timeline.length
+    if not length:
+        raise Missing("no action of the step took any time")
+    early = any(doubt.about is About.ORDER for doubt in odd)
+    if BY_LINKS in recovered and (early or clocks.contradiction * NOTICEABLE > length):
+        raise Missing(
+            "no range names the actions, and ranks did not wait for what they would need of "
+            "each other; are these sends and receives no pipeline's?"
+        )
+    tolerated = length // DISORDERED
+    if FROM_RANKS in recovered and (
+        clocks.contradiction > tolerated or too_early(timeline, tolerated)
+    ):
+        raise Missing(
+            "ranks did not wait for what they would need of each other; are the stages in the "
+            "order of the ranks?"
+        )
 
 
 def _merged(told: Sequence[tuple[int, Doubt]], ranks: Sequence[int]) -> list[str]:

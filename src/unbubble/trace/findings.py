@@ -56,18 +56,18 @@ def _of_job(timelines: Sequence[Timeline], rows: Sequence[Json]) -> Json:
     told = [row for row in rows if row["bubble_s"] is not None]
     ranks, makespan = sum(one.ranks for one in timelines), max(one.makespan for one in timelines)
     work = sum(sum(one.work) for one in timelines)
-    fractions = _fractions(told)
+    shares = fractions(told)
     return {
         "step_s": max(one.in_unit(one.length) for one in timelines),
         "bubble_fraction": 1 - work / (ranks * makespan) if makespan else 0.0,
-        "fractions": fractions,
-        "verdict": verdict(fractions),
+        "fractions": shares,
+        "verdict": verdict(shares),
     }
 
 
-def _fractions(rows: Sequence[Json]) -> dict[str, float]:
+def fractions(rows: Sequence[Json]) -> dict[str, float]:
     """The mean of each class over the ranks, of the step."""
-    total = sum(row["total_s"] for row in rows)
+    total = sum(row["total_s"] for row in rows) or 1
     return {c: sum(row[f"{c}_s"] for row in rows) / total for c in CLASSES}
 
 
@@ -123,7 +123,7 @@ def _pipeline(
     family = recognised(timeline.schedule)
     costs, times = observed_costs([timeline]), usual([timeline])
     rows = classes(one, attribution)
-    fractions = _fractions(rows)
+    shares = fractions(rows)
     seconds = timeline.in_unit
     uncertainty = clocks.uncertainty
     answer |= {
@@ -135,7 +135,7 @@ def _pipeline(
         "span_s": seconds(timeline.span),
         "bubble_fraction": float(timeline.bubble_fraction),
         "ranks": rows,
-        "fractions": fractions,
+        "fractions": shares,
         "gains": {k: attribution.in_unit(v) for k, v in attribution.gains._asdict().items()},
         "clock_uncertainty_s": None if uncertainty is None else uncertainty / NS,
         "class_uncertainty_s": _class_uncertainty(uncertainty),
@@ -150,7 +150,7 @@ def _pipeline(
             {"what": c.what, "gain_s": seconds(c.gain), "share": c.share}
             for c in advice(timeline, attribution, costs, family, replicas)
         ],
-        "verdict": verdict(fractions),
+        "verdict": verdict(shares),
     }
     if FROM_RANKS in one.recovered and not family:
         answer["unknown"].append(
@@ -294,20 +294,20 @@ def _waits(timeline: Timeline, ranks: tuple[int, ...]) -> list[Json]:
     ]
 
 
-def verdict(fractions: Mapping[str, float]) -> str:
+def verdict(shares: Mapping[str, float]) -> str:
     """Whether the bubble limits the step, and what does if not."""
     named = {
-        "the pipeline bubble": fractions["bubble"],
-        "imbalance": fractions["imbalance_static"] + fractions["imbalance_jitter"],
-        "exposed communication": fractions["communication"],
-        "overhead of the runtime": fractions["overhead"],
+        "the pipeline bubble": shares["bubble"],
+        "imbalance": shares["imbalance_static"] + shares["imbalance_jitter"],
+        "exposed communication": shares["communication"],
+        "overhead of the runtime": shares["overhead"],
     }
     worst = max(named, key=lambda what: named[what])
     if named[worst] < 0.05:
-        return f"compute-bound: it is {percent(fractions['compute'], 0)} of the step"
+        return f"compute-bound: it is {percent(shares['compute'], 0)} of the step"
     if worst == "the pipeline bubble":
         return f"bubble-limited: the pipeline bubble is {percent(named[worst], 0)} of the step"
     return (
         f"not bubble-limited: {worst} is {percent(named[worst], 0)} of the step, the pipeline "
-        f"bubble {percent(fractions['bubble'], 0)}"
+        f"bubble {percent(shares['bubble'], 0)}"
     )
