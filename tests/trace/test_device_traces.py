@@ -172,30 +172,37 @@ def tail_traces(folder, *, members):
             writer.range(f"PP:{rank}{kind}0", [("gemm", at, at + 50 * US, 7, {})])
         begin = 450 * US + late
         more = {"Collective name": "allreduce"}
-        if members:
-            more["Process Group Ranks"] = "[0, 1]"
+        if members is not None:
+            more |= {"Process Group Ranks": members, "Group size": 2}
         writer.launch(REDUCE, begin, 510 * US, 20, **more)
         writer.range("Optimizer.step#Adam.step", [("adam", 510 * US, 530 * US, 7, {})])
         writer.write(folder, host_name="box")
     return folder
 
 
-def test_collectives_at_the_end_count_from_their_last_member(tmp_path):
-    (pipeline,) = read([tail_traces(tmp_path, members=True)]).pipelines
-    reduces = [
-        event
-        for rank in range(2)
-        for event in pipeline.timeline.events(rank)
+def reductions(timeline):
+    """How long each rank's takes."""
+    return [
+        event.end - event.start
+        for rank in range(timeline.ranks)
+        for event in timeline.events(rank)
         if event.action.kind is Kind.REDUCE_GRAD
     ]
-    assert {event.end - event.start for event in reduces} == {20 * US}
+
+
+def test_collectives_at_the_end_count_from_their_last_member(tmp_path):
+    (pipeline,) = read([tail_traces(tmp_path, members="[0, 1]")]).pipelines
+    assert reductions(pipeline.timeline) == [20 * US, 20 * US]
     assert not any(reason.startswith("tail") for reason in pipeline.unknown)
     assert attribute(pipeline.timeline).ranks[0].optimizer == 20 * US
 
 
-def test_collectives_of_unknown_members_are_told(tmp_path):
-    (pipeline,) = read([tail_traces(tmp_path, members=False)]).pipelines
+@pytest.mark.parametrize("members", [None, "", "[]"])
+def test_collectives_of_unknown_members_are_told(members, tmp_path):
+    """Those with an empty list of members were taken for one call, all of one length."""
+    (pipeline,) = read([tail_traces(tmp_path, members=members)]).pipelines
     assert any(reason.startswith("tail") for reason in pipeline.unknown)
+    assert reductions(pipeline.timeline) == [60 * US, 20 * US]
 
 
 def test_send_receive_kernels_that_nothing_names_are_no_pipeline(tmp_path, simulated):

@@ -113,7 +113,7 @@ def _take(events: Iterable[Event], trace: RankTrace, kinds: dict[str, int]) -> N
             elif (kind := kinds.get(event.name, -1)) < 0:
                 kind = kinds[event.name] = kernel_kind(event.name)
             trace.launched.append((start, end, kind, args and args.correlation))
-            if kind == COLLECTIVE and args is not None and isinstance(args.ranks, str):
+            if kind == COLLECTIVE and args is not None and _names_ranks(args.ranks):
                 trace.members[start, end] = args.ranks, _count(args.size) or 0
         elif category == _MARK:
             trace.processes.add(_hashable(event.pid))
@@ -181,6 +181,11 @@ def _pipeline_group(groups: Any, rank: int | None) -> tuple[int, ...]:
             if rank is None or rank in members:
                 found.add(members)
     return found.pop() if len(found) == 1 else ()
+
+
+def _names_ranks(value: Any) -> bool:
+    """Whether a list of ranks, in words, has any: those without belong to different calls."""
+    return isinstance(value, str) and value.strip("[] ") != ""
 
 
 def _count(value: Any) -> int | None:
