@@ -207,9 +207,7 @@ def _write(
     for key, path in wanted.items():
         writers[key](timeline, path)
     if pictures:
-        from unbubble.trace.findings import attributions
-
-        classes = attributions(trace.pipelines)[place]
+        classes = trace.attributions[place]
         assert classes is not None
         _pictures(timeline, classes, plan, answer, pictures)
 
@@ -224,23 +222,20 @@ def _pictures(
     """The measured step, below the one that the plan predicts if it does so in seconds."""
     from dataclasses import replace
 
-    from unbubble.attribution import attribute
-    from unbubble.prediction import predict
     from unbubble.report import write
+    from unbubble.trace.comparison import Planned
 
     named = timeline.schedule.named(answer["schedule"])
     timeline = replace(timeline, schedule=named)
-    predicted = None
-    if plan is not None and plan.costs.unit == timeline.unit:
-        predicted = predict(plan.schedule, plan.costs)
+    planned = Planned(plan) if plan is not None and plan.costs.unit == timeline.unit else None
     write(
-        predicted or timeline,
-        measured=timeline if predicted else None,
+        planned.step if planned else timeline,
+        measured=timeline if planned else None,
         svg=files.get("svg"),
         chrome=files.get("chrome"),
         html=files.get("html"),
         title=f"{answer['schedule']}, step {answer['step']}",
-        attributions=[*([attribute(predicted, plan.costs)] if predicted and plan else []), classes],
+        attributions=[planned.classes, classes] if planned else [classes],
         facts=[("format", answer["format"]), ("verdict", answer["verdict"])],
         warnings=[f"cannot tell: {text}" for text in answer["unknown"]]
         + [f"recovered: {text}" for text in answer["recovered"]],

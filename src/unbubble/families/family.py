@@ -89,12 +89,13 @@ class Family:
         """Check the parameters, then make the order."""
         v = self.check(ranks, microbatches, virtual, **options)
         options = {**dict(self.preset), **options}
-        stages = self.placement(ranks, v).num_stages
-        if self.adapts and costs is not None and costs.num_stages != stages:
-            raise InputError(
-                f"the costs have {costs.num_stages} stages and {self.name} {stages}; they must be "
-                "the same"
-            )
+        if self.adapts and costs is not None:
+            stages = self.placement(ranks, v).num_stages
+            if costs.num_stages != stages:
+                raise InputError(
+                    f"the costs have {costs.num_stages} stages and {self.name} {stages}; they must "
+                    "be the same"
+                )
         return self.order(ranks, microbatches, v, costs=costs, **options).named(self.name)
 
     def fitted(

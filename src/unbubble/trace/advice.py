@@ -8,6 +8,7 @@ measured order with the same costs.
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from unbubble.attribution import Attribution
@@ -62,21 +63,17 @@ def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, F
     known = [order.codes]
     p, m, v = order.ranks, order.microbatches, order.num_stages // order.ranks
     for name, family in families().items():
-        try:
-            other = family.generate(p, m, v, costs=costs)
-        except InputError:
+        other = _made(name, p, m, v, costs) if family.adapts else _order(name, p, m, v)
+        if other is None or other.num_stages != order.num_stages:
             continue
-        if other.num_stages != order.num_stages or other.placement.copies > 1 or not other.flush:
+        if other.placement.copies > 1 or not other.flush:
             continue
         if other.codes not in known and (then := _step(other, costs)) is not None:
             known.append(other.codes)
             yield f"the schedule {name} (its memory is not looked at)", Fraction(now - then)
         if name == own:
-            try:
-                longer = family.generate(p, 2 * m, v, costs=costs)
-            except InputError:
-                continue
-            if (twice := _step(longer, costs)) is not None:
+            longer = _made(name, p, 2 * m, v, costs)
+            if longer is not None and (twice := _step(longer, costs)) is not None:
                 yield f"{2 * m} microbatches a step, for {m} of them", now - Fraction(twice, 2)
 
 
@@ -100,11 +97,20 @@ def recognised(order: Schedule) -> str:
     v, rest = divmod(order.num_stages, p)
     if rest or len(order) > MAX_ACTIONS:
         return ""
-    for name, family in families().items():
-        try:
-            other = family.generate(p, m, v)
-        except InputError:
-            continue
-        if other.codes == order.codes and other.flush == order.flush:
+    for name in families():
+        other = _order(name, p, m, v)
+        if other is not None and other.codes == order.codes and other.flush == order.flush:
             return name
     return ""
+
+
+def _made(name: str, p: int, m: int, v: int, costs: Costs | None = None) -> Schedule | None:
+    """The family's order, or None where it has none of these sizes."""
+    try:
+        return families()[name].generate(p, m, v, costs=costs)
+    except InputError:
+        return None
+
+
+_order = lru_cache(maxsize=32)(_made)
+"""A job's pipelines have the same sizes, and there may be thousands of them."""

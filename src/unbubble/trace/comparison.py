@@ -1,5 +1,7 @@
 """Comparison: a measured step beside the plan that it ran."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from unbubble.action import JOINED, unpack
@@ -8,6 +10,7 @@ from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.plan import Plan
 from unbubble.prediction import predict
+from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import compute_only
 from unbubble.simulate import Timeline
 from unbubble.trace.costs import usual
@@ -15,19 +18,36 @@ from unbubble.trace.costs import usual
 Json = dict[str, Any]
 
 
-def against(plan: Plan, timeline: Timeline, measured: Attribution) -> tuple[Json, list[str]]:
+@dataclass(frozen=True)
+class Planned:
+    """A plan and what it predicts, which is the same for all pipelines of a job."""
+
+    plan: Plan
+
+    @cached_property
+    def order(self) -> Schedule:
+        return compute_only(self.plan.schedule)
+
+    @cached_property
+    def step(self) -> Timeline:
+        return predict(self.plan.schedule, self.plan.costs)
+
+    @cached_property
+    def classes(self) -> Attribution:
+        return attribute(self.step, self.plan.costs)
+
+
+def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tuple[Json, list[str]]:
     """What differs: the order, the step (mean of the ranks' classes, measured less predicted), the
     times of the stages; and what cannot be told."""
-    planned = compute_only(plan.schedule)
-    ran = compute_only(timeline.schedule)
+    ran, costs = compute_only(timeline.schedule), planned.plan.costs
     differences = []
-    if planned.codes != ran.codes:
-        differences = _order_differences(list(planned.codes), list(ran.codes), ran.ranks)
-    if plan.costs.unit != "s":
+    if planned.order.codes != ran.codes:
+        differences = _order_differences(list(planned.order.codes), list(ran.codes), ran.ranks)
+    if costs.unit != "s":
         reason = "predicted step: the plan's costs are in a unit that is not seconds"
         return {"order_differences": differences}, [reason]
-    predicted = predict(plan.schedule, plan.costs)
-    expected = attribute(predicted, plan.costs)
+    predicted, expected = planned.step, planned.classes
     answer: Json = {"order_differences": differences}
     rows = {}
     for name in CLASSES:
@@ -35,7 +55,7 @@ def against(plan: Plan, timeline: Timeline, measured: Attribution) -> tuple[Json
         other = [expected.in_unit(getattr(r, name)) for r in expected.ranks]
         rows[f"{name}_s"] = sum(own) / len(own) - sum(other) / len(other)
     answer["difference"] = rows
-    answer["stages"] = _stage_ratios(plan.costs, timeline)
+    answer["stages"] = _stage_ratios(costs, timeline)
     answer["predicted_s"] = predicted.in_unit(predicted.length)
     step_s = timeline.in_unit(timeline.length)
     answer["error"] = answer["predicted_s"] / step_s - 1 if step_s else None

@@ -88,7 +88,7 @@ class DeviceStep:
             if action.kind is not Kind.UNSHARD or not kernels:
                 continue
             start, end = min(k.start for k in kernels), max(k.end for k in kernels)
-            start = max([start, *(seen.end for seen in found)])
+            start = max(start, found[-1].end if found else start)
             if start < min(end, first):
                 found.append(Seen(action, start, min(end, first), name="unshard"))
             later += [(max(k.start, first), k.end) for k in kernels if k.end > first]

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Any
 
-from unbubble.attribution import CLASSES, Attribution, attribute_together
+from unbubble.attribution import CLASSES, Attribution
 from unbubble.plan import Plan
 from unbubble.quantity import percent
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
 from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, Pipeline
-from unbubble.trace.comparison import against
+from unbubble.trace.comparison import Planned, against
 from unbubble.trace.costs import Usual, observed_costs, usual
 from unbubble.trace.observed import NS, About, Observed
 from unbubble.trace.reading import Trace
@@ -29,11 +29,14 @@ def findings(trace: Trace, plan: Plan | None = None) -> Json:
     Of several pipelines the one that is at work for the longest speaks for the job, since the
     others wait for it at the step's end; `pipelines` has all of them, and means are over all ranks.
     """
-    parts = attributions(trace.pipelines)
-    replicas = len(parts) > 1
-    found = [_pipeline(*one, plan, replicas) for one in zip(trace.pipelines, parts, strict=True)]
+    whole = [one.timeline for one in trace.pipelines if one.timeline is not None]
+    planned = None if plan is None else Planned(plan)
+    found = [
+        _pipeline(one, attribution, planned, replicas=len(whole) > 1)
+        for one, attribution in zip(trace.pipelines, trace.attributions, strict=True)
+    ]
     slowest = max(found, key=lambda one: (one["makespan_s"] or 0, one["step_s"]))
-    if len(whole := [one.timeline for one in trace.pipelines if one.timeline is not None]) > 1:
+    if len(whole) > 1:
         slowest = {**slowest, **_of_job(whole, [row for one in found for row in one["ranks"]])}
     answer = {
         "format": trace.format,
@@ -71,19 +74,12 @@ def fractions(rows: Sequence[Json]) -> dict[str, float]:
     return {c: sum(row[f"{c}_s"] for row in rows) / total for c in CLASSES}
 
 
-def attributions(pipelines: Sequence[Pipeline]) -> list[Attribution | None]:
-    """The classes of every pipeline of a job that has a timeline."""
-    timelines = [one.timeline for one in pipelines if one.timeline is not None]
-    found = iter(attribute_together(timelines) if timelines else ())
-    return [None if one.timeline is None else next(found) for one in pipelines]
-
-
 def _merged(lists: Iterable[list[str]]) -> list[str]:
     return list(dict.fromkeys(text for one in lists for text in one))
 
 
 def _pipeline(
-    one: Pipeline, attribution: Attribution | None, plan: Plan | None, replicas: bool
+    one: Pipeline, attribution: Attribution | None, planned: Planned | None, *, replicas: bool
 ) -> Json:
     answer: Json = {
         "pipeline_ranks": list(one.ranks),
@@ -159,8 +155,8 @@ def _pipeline(
     doubts = {doubt.about for observed in one.observed for doubt in observed.unknown}
     if timeline.recompute is None and About.RECOMPUTE not in doubts:
         answer["unknown"].append("recompute: the trace does not say what backwards run again")
-    if plan is not None:
-        answer["against_plan"], reasons = against(plan, timeline, attribution)
+    if planned is not None:
+        answer["against_plan"], reasons = against(planned, timeline, attribution)
         answer["predicted_s"] = answer["against_plan"].get("predicted_s")
         answer["unknown"] += reasons
     return answer

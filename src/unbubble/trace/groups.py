@@ -33,9 +33,11 @@ def groups(
                 f"--layout {layout} has {world} ranks; there is a trace of rank {beyond[0]}"
             )
     elif all(one.replica is not None for one in chosen):
-        replicas = sorted({one.replica for one in chosen if one.replica is not None})
-        rows = [[one for one in chosen if one.replica == r] for r in replicas]
-        return [Group(row, max(map(len, rows))) for row in rows]
+        rows: dict[int, list[Observed]] = {}
+        for one in chosen:
+            rows.setdefault(one.replica or 0, []).append(one)
+        most = max(map(len, rows.values()))
+        return [Group(row, most) for _, row in sorted(rows.items())]
     elif all(one.pipeline_group for one in chosen):
         members = list(map(list, dict.fromkeys(one.pipeline_group for one in chosen)))
     elif all(seen.action.stage != NO_STAGE for one in chosen for seen in one.actions):

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from statistics import median_low
 
+from unbubble.attribution import Attribution, attribute_together
 from unbubble.errors import InputError, some
 from unbubble.schedule import Placement
 from unbubble.trace.assembly import Pipeline, assemble
@@ -43,6 +44,13 @@ class Trace:
     def pipelines_of(self, step: int) -> tuple[Pipeline, ...]:
         """The pipelines of another of the steps."""
         return _assembled(self.ranks, self._steps.of(step), self.layout, self.placement)
+
+    @cached_property
+    def attributions(self) -> tuple[Attribution | None, ...]:
+        """The classes of every pipeline that has a timeline; they wait for each other."""
+        timelines = [one.timeline for one in self.pipelines if one.timeline is not None]
+        found = iter(attribute_together(timelines) if timelines else ())
+        return tuple(None if one.timeline is None else next(found) for one in self.pipelines)
 
     @cached_property
     def _steps(self) -> Steps:
