@@ -158,7 +158,7 @@ def replayed(step: Timeline) -> Timeline:
 
 
 def load(folder: Path, pattern: str) -> dict[str, list[Timeline]]:
-    return {path.stem: load_recording(path) for path in sorted(folder.glob(pattern))}
+    return {path.stem: load_recording(path).steps for path in sorted(folder.glob(pattern))}
 
 
 def emulated_cases(folder: Path) -> Iterator[Case]:
@@ -201,7 +201,7 @@ def factor_cases(folder: Path) -> Iterator[Case]:
     for group, schedule, m, steps in real_steps(folder):
         if group not in factors:
             name, n = REFERENCE
-            reference = load_recording(folder / f"real.{group}.{name}.{n}.json")
+            reference = load_recording(folder / f"real.{group}.{name}.{n}.json").steps
             expected = predicted(Case(name, reference, solo_costs(folder, group, 2)))
             factors[group] = Fraction(step_time(reference) / expected).limit_denominator(10**6)
         if (schedule, m) != REFERENCE:
@@ -237,7 +237,7 @@ def table(folder: Path, verbose: bool) -> int:
     if not paths:
         absent(f"{folder}: nothing was measured there; `accuracy.py measure {folder}` does it")
     for path in paths:
-        steps = load_recording(path)
+        steps = load_recording(path).steps
         errors = [replayed(step).makespan / step.makespan - 1 for step in steps]
         rows["replay"].append((path.stem, median(errors), 0.0))
     for row, cases in everything.items():

@@ -70,7 +70,7 @@ def test_everything_is_left_in_files_that_read_back(done):
         assert plan.layers == layers
         in_seconds = plan.prediction.makespan / plan.costs.ticks_per_unit
         assert in_seconds == answer["runs"][name]["predicted_s"]
-        steps = load_recording(folder / f"{name}.recording.json")
+        steps = load_recording(folder / f"{name}.recording.json").steps
         assert [s.in_unit(s.makespan) for s in steps] == answer["runs"][name]["step_times_s"]
         assert f"the {name} plan" in (folder / f"{name}.html").read_text()
         assert (folder / f"{name}.svg").read_text().startswith("<svg")

@@ -49,7 +49,7 @@ def test_the_keys_of_the_contract_and_the_files(unbubble, plan, tmp_path):
         assert sum(row[f"{name}_s"] for name in CLASSES) == pytest.approx(row["total_s"])
         assert row["compute_s"] > 0
     assert answer["attribution"]["gains"].keys() == answer["predicted_attribution"]["gains"].keys()
-    steps = load_recording(recording)
+    steps = load_recording(recording).steps
     assert [step.in_unit(step.makespan) for step in steps] == answer["step_times_s"]
     assert json.loads(trace.read_bytes())["traceEvents"]
 
@@ -86,7 +86,7 @@ def test_what_is_left_out_is_told_and_recompute_is_done(unbubble, plan):
     assert "unbubble: batch.dp is 2: one replica is run" in result.err
     assert "unbubble: target is 'torchtitan'" in result.err
     backwards = [
-        min(step.in_unit(e.end - e.start) for step in load_recording(recording)
+        min(step.in_unit(e.end - e.start) for step in load_recording(recording).steps
             for e in step.events(rank) if e.action.kind is Kind.B)
         for rank in (0, 1)
     ]  # fmt: skip

@@ -26,7 +26,7 @@ def test_a_simulated_timeline_comes_back(tmp_path):
     order = generate("gpipe", 3, 4)
     timeline = simulate(order, Costs.uniform(order.placement, backward=2, p2p=1))
     dump_recording(tmp_path / "run.json", [timeline, timeline])
-    first, second = load_recording(tmp_path / "run.json")
+    first, second = load_recording(tmp_path / "run.json").steps
     assert_same(first, timeline)
     assert_same(second, timeline)
 
@@ -60,7 +60,7 @@ def test_an_overlapped_pair_is_one_action_in_the_file(tmp_path):
     )
     assert saved([timeline]).steps[0].communication == [[1, 4, 2]]
     dump_recording(tmp_path / "run.json", [timeline])
-    assert_same(load_recording(tmp_path / "run.json")[0], timeline)
+    assert_same(load_recording(tmp_path / "run.json").steps[0], timeline)
 
 
 GOOD = {
@@ -72,7 +72,7 @@ GOOD = {
 
 
 def test_the_smallest_file_is_read():
-    assert parse_recording(json.dumps(GOOD))[0].work == (9,)
+    assert parse_recording(json.dumps(GOOD)).steps[0].work == (9,)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ def test_the_smallest_file_is_read():
         ({"steps": [{"begin": 0, "finish": 9, "starts": [[0, 2**62]], "ends": [[4, 2**62]]}]},
          "2\\^61"),
         ({"steps": 3}, "array"),
+        ({"clock_uncertainty_ns": -1}, "clock_uncertainty_ns -1"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_named(change, message):

@@ -82,8 +82,23 @@ def test_costs_and_plan_of_a_trace_close_the_loop(run, tmp_path):
     again = answer_of(run, saved)
     assert again["format"] == "recording"
     assert again["fractions"] == answer["fractions"]
-    (timeline,) = load_recording(saved)
+    (timeline,) = load_recording(saved).steps
     assert timeline.measured
+
+
+@pytest.mark.parametrize("source", ["measured/primus_mi300x/pp8", "traces/megatronapp", "cuda"])
+def test_a_saved_step_keeps_what_its_traces_left_open(source, run, tmp_path):
+    """As a recording it was on clocks that agree to 0 s, and of transfers that no file of its kind
+    has nothing was said."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    order = generate("1f1b", 2, 4)
+    timeline = simulate(order, Costs.uniform(order.placement, forward=US, backward=2 * US))
+    traces = shared(source) if source != "cuda" else write_cuda(folder, timeline, offsets={1: 5})
+    before = answer_of(run, traces, "--save", tmp_path / "saved.json")
+    after = answer_of(run, tmp_path / "saved.json")
+    for key in ("unknown", "recovered", "clock_uncertainty_s", "class_uncertainty_s", "fractions"):
+        assert after[key] == before[key], key
 
 
 def test_a_plan_of_another_order_is_told_apart(run, tmp_path):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from unbubble.plan import Plan
     from unbubble.simulate import Timeline
     from unbubble.trace import Trace
+    from unbubble.trace.assembly import Pipeline
 
 LIMITS = {
     "max_bubble": ("bubble", "pipeline bubble"),
@@ -195,17 +196,17 @@ def _write(
     wanted = {key: options[key] for key in writers if options[key]}
     if not wanted and not pictures:
         return
-    place, timeline = next(
-        (i, p.timeline) for i, p in enumerate(trace.pipelines)
-        if list(p.ranks) == answer["pipeline_ranks"]
-    )  # fmt: skip
+    place, pipeline = next(
+        (i, p) for i, p in enumerate(trace.pipelines) if list(p.ranks) == answer["pipeline_ranks"]
+    )
+    timeline = pipeline.timeline
     if timeline is None:
         option = shared.flag(next(iter({**wanted, **pictures})))
         raise InputError(
             f"{option}: the trace holds no complete pipeline; " + "; ".join(answer["unknown"])
         )
     for key, path in wanted.items():
-        writers[key](timeline, path)
+        writers[key](pipeline, timeline, path)
     if pictures:
         classes = trace.attributions[place]
         assert classes is not None
@@ -242,14 +243,14 @@ def _pictures(
     )
 
 
-def _costs(timeline: "Timeline", path: str) -> None:
+def _costs(pipeline: "Pipeline", timeline: "Timeline", path: str) -> None:
     from unbubble.costs_file import dump_costs
     from unbubble.trace.costs import observed_costs
 
     dump_costs(path, observed_costs([timeline]))
 
 
-def _plan(timeline: "Timeline", path: str) -> None:
+def _plan(pipeline: "Pipeline", timeline: "Timeline", path: str) -> None:
     from unbubble.plan import Plan, dump_plan
     from unbubble.schedule.lowering import compute_only
     from unbubble.trace.advice import recognised
@@ -261,10 +262,17 @@ def _plan(timeline: "Timeline", path: str) -> None:
     dump_plan(path, Plan(schedule=order, costs=observed_costs([timeline]), name=name))
 
 
-def _save(timeline: "Timeline", path: str) -> None:
+def _save(pipeline: "Pipeline", timeline: "Timeline", path: str) -> None:
     from unbubble.trace.recording import dump_recording
 
-    dump_recording(path, [timeline])
+    assert pipeline.clocks is not None
+    dump_recording(
+        path,
+        [timeline],
+        clock_uncertainty_ns=pipeline.clocks.uncertainty,
+        recovered=pipeline.recovered,
+        unknown=pipeline.unknown,
+    )
 
 
 def _print(answer: Mapping[str, Any]) -> None:

@@ -152,8 +152,8 @@ def _pipeline(
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
         )
-    doubts = {doubt.about for observed in one.observed for doubt in observed.unknown}
-    if timeline.recompute is None and About.RECOMPUTE not in doubts:
+    doubted = any(f"{About.RECOMPUTE}: " in doubt for doubt in one.unknown)
+    if timeline.recompute is None and not doubted:
         answer["unknown"].append("recompute: the trace does not say what backwards run again")
     if planned is not None:
         answer["against_plan"], reasons = against(planned, timeline, attribution)

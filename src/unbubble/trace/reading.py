@@ -232,7 +232,8 @@ def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -
         raise InputError(
             f"{paths[0]} and {paths[1]} are recordings of whole runs; give one of them"
         )
-    timelines = load_recording(paths[0])
+    recording = load_recording(paths[0])
+    timelines = recording.steps
     if not timelines:
         raise InputError(f"{paths[0]}: the recording holds no step")
     lengths = [timeline.length for timeline in timelines]
@@ -241,11 +242,18 @@ def _recording(paths: Sequence[str], step: int | None, ignored: Sequence[str]) -
         raise InputError(f"--step {step}: the recording has the steps 0 … {len(timelines) - 1}")
     timeline = timelines[index]
     ranks = tuple(range(timeline.ranks))
-    clocks = Clocks(offsets=(0,) * len(ranks), uncertainty=0)
+    pipeline = Pipeline(
+        ranks=ranks,
+        observed=(),
+        timeline=timeline,
+        clocks=Clocks(offsets=(0,) * len(ranks), uncertainty=recording.clock_uncertainty_ns),
+        recovered=recording.recovered,
+        unknown=recording.unknown,
+    )
     return Trace(
         format=RECORDING,
         step=index,
         steps=tuple(range(len(timelines))),
-        pipelines=(Pipeline(ranks=ranks, observed=(), timeline=timeline, clocks=clocks),),
+        pipelines=(pipeline,),
         ignored=tuple(ignored),
     )

@@ -7,11 +7,14 @@
 
 Times are ticks; `ends[r][i]` belongs to the i-th action of rank r (an overlapped pair counts as
 one). The schedule is written as in a plan file (`unbubble.schedule.document`). `communication`,
-`overhead`, `recompute` and `transfers` are absent where nothing was recorded.
+`overhead`, `recompute` and `transfers` are absent where nothing was recorded. Steps that were read
+from traces keep what these left open: `clock_uncertainty_ns` (0 where absent, null where nothing
+bounds the clocks), `recovered` and `unknown`.
 """
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,23 +56,49 @@ class Saved(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
     steps: list[SavedStep]
     unit: str = ""
     measured: bool = False
+    clock_uncertainty_ns: int | None = 0
+    recovered: list[str] = []
+    unknown: list[str] = []
 
 
-def dump_recording(path: str | Path, steps: Sequence[Timeline]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """The steps of a file, and what the traces left open of which they were read."""
+
+    steps: list[Timeline]
+    clock_uncertainty_ns: int | None = 0
+    recovered: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def dump_recording(
+    path: str | Path,
+    steps: Sequence[Timeline],
+    *,
+    clock_uncertainty_ns: int | None = 0,
+    recovered: Sequence[str] = (),
+    unknown: Sequence[str] = (),
+) -> None:
     """Save the steps of one schedule, all of the file or nothing."""
-    write_text(path, msgspec.json.encode(saved(steps)).decode() + "\n")
+    file = msgspec.structs.replace(
+        saved(steps),
+        clock_uncertainty_ns=clock_uncertainty_ns,
+        recovered=list(recovered),
+        unknown=list(unknown),
+    )
+    write_text(path, msgspec.json.encode(file).decode() + "\n")
 
 
-def load_recording(path: str | Path) -> list[Timeline]:
-    """The steps in a file.
+def load_recording(path: str | Path) -> Recording:
+    """What is in a file.
 
     Raises InputError that names the file and what is wrong in it.
     """
     return parse_recording(read_text(path, WHAT), str(path))
 
 
-def parse_recording(text: str | bytes, source: str = "recording") -> list[Timeline]:
-    """The steps in a text; `source` stands for the file in messages."""
+def parse_recording(text: str | bytes, source: str = "recording") -> Recording:
+    """What is in a text; `source` stands for the file in messages."""
     try:
         file = msgspec.json.decode(text, type=Saved)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -77,11 +106,19 @@ def parse_recording(text: str | bytes, source: str = "recording") -> list[Timeli
     refuse_repeated(text, source)
     if not 1 <= file.ticks_per_unit <= 10**12:
         raise InputError(f"{source}: ticks_per_unit {file.ticks_per_unit} is not in 1 … 10^12")
+    if not 0 <= (file.clock_uncertainty_ns or 0) <= MAX_TICKS:
+        raise InputError(f"{source}: clock_uncertainty_ns {file.clock_uncertainty_ns} is no time")
     schedule = schedule_of(Value(file.schedule, f"{source}: schedule"))
     try:
-        return [_timeline(step, schedule, file) for step in file.steps]
+        steps = [_timeline(step, schedule, file) for step in file.steps]
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
+    return Recording(
+        steps=steps,
+        clock_uncertainty_ns=file.clock_uncertainty_ns,
+        recovered=tuple(file.recovered),
+        unknown=tuple(file.unknown),
+    )
 
 
 def saved(steps: Sequence[Timeline]) -> Saved:
