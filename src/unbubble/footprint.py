@@ -50,10 +50,11 @@ def activation_bytes(
         selective    sbh(10 + 24/t)              sbh 34/t
         full         2sbh                        2sbh/t
 
-    Without either (t = 1) that is sbh(34 + 5as/h) = 34sbh + 5as²b. The 10 are the layer norms, the
-    dropouts and their inputs, which tensor parallelism alone does not shard. Selective recompute
-    drops what the attention's core keeps, 5as²b; so does an attention that never stores it, as
-    FlashAttention. Full recompute keeps the layer's input, sharded as the norms are. Source:
+    As in the paper, the MLP is 4h wide without a gate, every head has keys and values, dropout is
+    on. Without either (t = 1) that is sbh(34 + 5as/h) = 34sbh + 5as²b. The 10 are the layer norms,
+    the dropouts and their inputs, which tensor parallelism alone does not shard. Selective
+    recompute drops what the attention's core keeps, 5as²b; so does an attention that never stores
+    it, as FlashAttention. Full recompute keeps the layer's input, sharded as the norms are. Source:
     KORTHIKANTI, table 2 (the last cell is Megatron-LM's: the input is sharded there).
     """
     _positive(samples=samples, length=length, hidden=hidden, heads=heads, tensor=tensor)

@@ -139,6 +139,35 @@ def test_exports_are_for_frameworks_that_place_the_stages_so(unbubble, line, fra
     assert list(unbubble(f"partition --layers 12 {line} --json").json["exports"]) == frameworks
 
 
+@pytest.mark.parametrize(
+    ("names", "split", "layout"),
+    [
+        ("embed_tokens layers.0 layers.1 layers.2 norm lm_head", "3,3", "Ett|tL"),
+        ("embed_tokens layers.0 layers.1 layers.2 norm lm_head", "4,2", "Ettt|L"),
+        ("wte wpe drop h.0 h.1 ln_f lm_head", "4,3", "Et|tL"),
+        ("0_Embedding 1_LlamaDecoderLayer 2_LlamaDecoderLayer 3_LlamaRMSNorm 4_Linear", "2,3",
+         "Et|tL"),
+        ("embedding dense.0 moe.1 output_layer", "1,3", "E|ttL"),
+        # the norm away from the head, half of the embedding, parts of layers, no head
+        ("embed_tokens layers.0 layers.1 norm lm_head", "4,1", None),
+        ("wte wpe h.0 h.1 lm_head", "1,4", None),
+        ("embed attn.0 mlp.0 attn.1 mlp.1 head", "3,3", None),
+        ("embed layers.0 layers.1 mtp.0 head", "3,2", None),
+        ("embed layers.0 layers.1 layers.2", "2,2", None),
+    ],
+)  # fmt: skip
+def test_megatrons_layout_counts_layers_alone(unbubble, tmp_path, names, split, layout):
+    """The final norm of a profile was one layer more in the layout than the model has, and so was
+    a second part of the embedding."""
+    row = '{"name": "%s", "forward": 1, "backward_input": 1, "backward_weight": 1}'
+    rows = ", ".join(row % name.replace("_", " ", name[0].isdigit()) for name in names.split())
+    (tmp_path / "costs.json").write_text(f'{{"layers": [{rows}]}}')
+    line = f"partition -p 2 --costs {tmp_path}/costs.json --layers-per-stage {split} --json"
+    exports = unbubble(line).json["exports"]
+    written = layout and f'--pipeline-model-parallel-layout "{layout}"'
+    assert exports.get("megatron") == written
+
+
 def test_naive_is_one_microbatch_where_none_are_given(unbubble):
     """The default of 4p was refused, though nobody had asked for it."""
     assert unbubble("partition --layers 12 -p 4 --schedule naive --json").json["microbatches"] == 1

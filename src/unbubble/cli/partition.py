@@ -1,8 +1,9 @@
 """unbubble partition: layers to stages."""
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -162,12 +163,10 @@ def exports(split: Sequence[int], rows: "Costs", placement: "Placement") -> dict
         return {}
     bounds = [0, *accumulate(split)]
     found = {"deepspeed": f"parts = {bounds}"} if len(split) == ranks else {}
-    tokens = ["t"] * rows.num_stages
     names = [row.name.lower() for row in rows.stages]
     named = any(names)
-    if named and "emb" in names[0] and "head" in names[-1]:
-        tokens[0], tokens[-1] = "E", "L"
-    if not named or tokens[0] == "E":
+    tokens = _tokens(names, bounds) if named else ["t"] * rows.num_stages
+    if tokens:
         stages = ["".join(tokens[a:b]) for a, b in pairwise(bounds)]
         if not named:  # decoder layers only: the embedding and the loss join the ends
             stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1]}L"
@@ -176,6 +175,25 @@ def exports(split: Sequence[int], rows: "Costs", placement: "Placement") -> dict
         share = rows.num_stages // ranks
         found["mindformers"] = f"offset = {[held - share for held in split]}"
     return found
+
+
+_FRONT = re.compile(r"emb|wte|wpe|rotary|drop")
+_NORM = re.compile(r"norm|\bln")
+_LAST = re.compile(r"head|output|linear|logits|loss")
+_PART = re.compile(rf"{_FRONT.pattern}|{_NORM.pattern}|{_LAST.pattern}|attn|attention|mlp|ffn|mtp")
+
+
+def _tokens(names: Sequence[str], bounds: Sequence[int]) -> list[str]:
+    """Megatron's letters of rows, by their names: what is beside the embedding at the front and the
+    norm before the head go with these and have none. Empty where the rows between are not whole
+    layers, or a split has the ends apart."""
+    front = len(names) - len([*dropwhile(_FRONT.search, names)])
+    norms = len([*takewhile(_NORM.search, names[-2::-1])])
+    layers = names[front : len(names) - 1 - norms]
+    whole = bounds[1] >= front > 0 and bounds[-2] < len(names) - norms
+    if not whole or not _LAST.search(names[-1]) or any(map(_PART.search, layers)):
+        return []
+    return ["E", *[""] * (front - 1), *["t"] * len(layers), *[""] * norms, "L"]
 
 
 def _short(stage: str) -> str:
