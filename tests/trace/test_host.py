@@ -10,7 +10,6 @@ from tests.trace.cuda_traces import Writer
 from unbubble.trace import read
 from unbubble.trace.kineto import load
 from unbubble.trace.profiled import observe
-from unbubble.trace.rank_trace import Mark, RankTrace
 
 US = 1000
 
@@ -161,44 +160,6 @@ def test_a_pause_that_no_wait_explains_is_told_behind_recovered_actions(waited, 
     assert len(seen.actions) == 2
     told = [doubt for doubt in seen.unknown if "nothing ran for" in doubt.reason]
     assert bool(told) != waited
-
-
-@pytest.mark.parametrize(
-    ("ranges", "right"),
-    [
-        (
-            [("PP:0F0", 0, 100), ("pp:forward_one_chunk/stage=0/mb=0", 20, 90)],
-            [(20, 90, "0F0")],
-        ),
-        (
-            [("Forward 1", 0, 100), ("pp:forward_one_chunk/stage=3/mb=1", 20, 90)],
-            [(20, 90, "3F1")],
-        ),
-        (
-            [("PP:0B0", 0, 50), ("pp:backward_one_chunk/stage=0/mb=0", 10, 40),
-             ("PP:0I1", 50, 90), ("pp:backward_one_chunk/stage=0/mb=1", 60, 80),
-             ("PP:0W1", 90, 99), ("pp:backward_weight_one_chunk/stage=0/mb=1", 92, 98)],
-            [(10, 40, "0B0"), (60, 80, "0I1"), (92, 98, "0W1")],
-        ),
-        (
-            [("PP:(0F1;3B0)OVERLAP_F_B", 0, 100), ("pp:forward_one_chunk/stage=0/mb=1", 10, 40),
-             ("pp:backward_one_chunk/stage=3/mb=0", 50, 90)],
-            [(0, 100, "(0F1;3B0)OVERLAP_F_B")],
-        ),
-        (
-            [("pp:backward_one_chunk/stage=0/mb=1", 60, 80),
-             ("pp:backward_weight_one_chunk/stage=0/mb=1", 92, 98)],
-            [(60, 80, "0I1"), (92, 98, "0W1")],
-        ),
-    ],
-)  # fmt: skip
-def test_a_method_s_range_within_pytorch_s_own_is_the_same_action(ranges, right):
-    """With both, as where GPipe or an interleaved schedule is annotated too, every action had
-    happened twice and there were no classes."""
-    trace = RankTrace("")
-    trace.marks += [Mark(start, end, name, 1) for name, start, end in ranges]
-    trace.finish()
-    assert [(m.start, m.end, str(n.action)) for m, n in trace.named.items()] == right
 
 
 def test_stages_against_the_ranks_are_not_taken_for_the_pipeline(tmp_path):

@@ -18,6 +18,7 @@ from statistics import median_low
 
 from unbubble.action import SENDS, TRANSFER, Action, Kind
 from unbubble.trace.intervals import Interval
+from unbubble.trace.marks import Mark
 from unbubble.trace.names import (
     NO_STAGE,
     Named,
@@ -27,7 +28,7 @@ from unbubble.trace.names import (
     transfer_named,
 )
 from unbubble.trace.observed import NOTICEABLE_NS, HalfTransfer, Seen
-from unbubble.trace.rank_trace import Mark, Op, RankTrace, Window, starting_in
+from unbubble.trace.rank_trace import Op, RankTrace, Window, starting_in
 
 AFTERMATH_NS = 50_000
 """The call returns within this time after its last operation; what else passes is the runtime's."""

@@ -7,10 +7,11 @@ from typing import Any
 
 from unbubble.errors import InputError, some
 from unbubble.trace.events import Args, Event, EventFile
+from unbubble.trace.marks import Mark
 from unbubble.trace.names import COLLECTIVE, P2P, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
-from unbubble.trace.rank_trace import Mark, RankTrace
+from unbubble.trace.rank_trace import RankTrace
 from unbubble.trace.repeats import NUMBERED_BACKWARD, NUMBERED_FORWARD
 from unbubble.trace.sources import OtherKind, rank_in_name
 

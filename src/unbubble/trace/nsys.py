@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import quote
 
 from unbubble.errors import InputError, some
+from unbubble.trace.marks import Mark
 from unbubble.trace.names import COMPUTE, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
-from unbubble.trace.rank_trace import Mark, RankTrace
+from unbubble.trace.rank_trace import RankTrace
 from unbubble.trace.sources import rank_in_name
 
 PUSH_POP, START_END = 59, 60

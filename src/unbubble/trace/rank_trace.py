@@ -13,16 +13,15 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, NamedTuple, TypeVar
 
-from unbubble.action import TRANSFER, Action, Kind
+from unbubble.action import TRANSFER
 from unbubble.trace.intervals import Interval, clip, length, outside, union
+from unbubble.trace.marks import Mark, named_in
 from unbubble.trace.names import (
     COLLECTIVE,
     COMPUTE,
     EITHER,
-    NO_STAGE,
     P2P,
     Named,
-    action_named,
     is_recompute,
     is_talk,
     loop_named,
@@ -47,15 +46,6 @@ from unbubble.trace.unmarked import cuts
 
 MUCH_LATER_NS = 10_000_000
 """How much the clocks of host and device may differ."""
-
-
-class Mark(NamedTuple):
-    """A range on a host thread; times in ns from the file's base."""
-
-    start: int
-    end: int
-    name: str
-    thread: Any
 
 
 class Op(NamedTuple):
@@ -237,32 +227,8 @@ class RankTrace:
 
     @cached_property
     def named(self) -> dict[Mark, Named]:
-        """The ranges that name an action of the pipeline, by start.
-
-        Within PyTorch's own range may stand someone's around the stage's method, which is tighter:
-        that one is the action, under PyTorch's name. Of others within each other it is the outer.
-        """
-        found: dict[Mark, Named] = {}
-        outer: dict[Any, Mark] = {}
-        methods: list[Mark] = []
-        for mark in self.marks:
-            named = action_named(mark.name)
-            if named is None:
-                continue
-            around = outer.get(mark.thread)
-            if around is None or mark.end > around.end:
-                outer[mark.thread] = around = mark
-            if around is mark or named.action.kind in TRANSFER:
-                found[mark] = named
-                methods += [mark] * named.tight
-            elif around in found and named.tight and _same(found[around].action, named.action):
-                action = found.pop(around).action._replace(stage=named.action.stage)
-                found[mark] = named._replace(action=action)
-        if any(found[mark].action.kind is Kind.W for mark in methods):
-            for mark in methods:  # the method of a backward is half of one where weights have one
-                if (action := found[mark].action).kind is Kind.B:
-                    found[mark] = found[mark]._replace(action=action._replace(kind=Kind.I))
-        return found
+        """The ranges that name an action of the pipeline, by start."""
+        return named_in(self.marks)
 
     @cached_property
     def repeats(self) -> Repeats:
@@ -402,16 +368,6 @@ class RankTrace:
         if not votes:
             votes.update({thread: len(ops) for thread, ops in self.ops.items()})
         return votes.most_common(1)[0][0] if votes else None
-
-
-def _same(around: Action, method: Action) -> bool:
-    """Whether the action that PyTorch names may be the call of a stage's method within it."""
-    return (
-        around.pair is None
-        and around.stage in (NO_STAGE, method.stage)
-        and around.microbatch == method.microbatch
-        and (around.kind is Kind.F) == (method.kind is Kind.F)
-    )
 
 
 def _within(ranges: Sequence[Interval], at: int) -> bool:
