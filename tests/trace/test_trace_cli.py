@@ -289,6 +289,18 @@ def test_what_differs_from_the_plan_is_said(run, again, tmp_path):
     assert "the plan has 4 stages and the traces have 2" in run(again, "--plan", plan).out
 
 
+def test_a_recording_of_other_ranks_than_the_plan_s_is_not_compared(run, again, tmp_path):
+    """Rank None ran 2 ranks where the plan has 4, and the step was predicted."""
+    plan, saved = tmp_path / "plan.json", tmp_path / "saved.json"
+    order = generate("1f1b", 4, 4)
+    dump_plan(plan, Plan(schedule=order, costs=Costs.uniform(order.placement, unit="s")))
+    run(again, "--save", saved)
+    answer = answer_of(run, saved, "--plan", plan)
+    assert answer["predicted_s"] is None
+    reason = "plan: it is of 4 ranks with 4 stages and the step of 2 ranks with 2 stages"
+    assert any(text.startswith(reason) for text in answer["unknown"])
+
+
 def test_classes_that_the_clocks_touch_are_said_beside_them(run):
     text = " ".join(run(shared("measured/primus_mi300x/pp8")).out.split())
     assert "clocks agree to 4.74 ms, so exposed and overhead to 0.3% of the step" in text

@@ -41,9 +41,11 @@ def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tupl
     """What differs: the order, the step (mean of the ranks' classes, measured less predicted), the
     times of the stages; and what cannot be told."""
     ran, costs = compute_only(timeline.schedule), planned.plan.costs
-    differences = []
-    if planned.order.codes != ran.codes:
-        differences = _order_differences(list(planned.order.codes), list(ran.codes), ran.ranks)
+    sizes = [f"{one.ranks} ranks with {one.num_stages} stages" for one in (planned.order, ran)]
+    if sizes[0] != sizes[1]:
+        reason = f"plan: it is of {sizes[0]} and the step of {sizes[1]}, so nothing is compared"
+        return {"order_differences": []}, [reason]
+    differences = _order_differences(planned.order, ran)
     if costs.unit != "s":
         reason = "predicted step: the plan's costs are in a unit that is not seconds"
         return {"order_differences": differences}, [reason]
@@ -62,18 +64,15 @@ def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tupl
     return answer, []
 
 
-def _order_differences(planned: list[Any], ran: list[Any], ranks: int) -> list[Json]:
-    if len(planned) != len(ran):
-        return [{"rank": None, "planned": f"{len(planned)} ranks", "ran": f"{len(ran)} ranks"}]
+def _order_differences(planned: Schedule, ran: Schedule) -> list[Json]:
+    """Where each rank's order first differs."""
     found = []
-    for rank in range(ranks):
-        if planned[rank] == ran[rank]:
+    for rank, rows in enumerate(zip(planned.codes, ran.codes, strict=True)):
+        if rows[0] == rows[1]:
             continue
-        both = zip(planned[rank], ran[rank], strict=False)
-        i = next((i for i, (a, b) in enumerate(both) if a != b),
-                 min(len(planned[rank]), len(ran[rank])))  # fmt: skip
-        at = [str(unpack(row[i] & ~JOINED)) if i < len(row) else None
-              for row in (planned[rank], ran[rank])]  # fmt: skip
+        both = zip(*rows, strict=False)
+        i = next((i for i, (a, b) in enumerate(both) if a != b), min(map(len, rows)))
+        at = [str(unpack(row[i] & ~JOINED)) if i < len(row) else None for row in rows]
         found.append({"rank": rank, "position": i, "planned": at[0], "ran": at[1]})
     return found
 
@@ -82,8 +81,6 @@ def _stage_ratios(costs: Costs, timeline: Timeline) -> list[Json]:
     """Measured over planned time, by stage and kind."""
     found = []
     for u in usual([timeline]):
-        if u.stage % timeline.schedule.num_stages >= costs.num_stages:
-            continue
         stage = costs.stages[u.stage % timeline.schedule.num_stages]
         try:
             planned = stage.of(u.kind) if u.kind.name in "FBIW" else stage.overlapped
