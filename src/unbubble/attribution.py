@@ -17,21 +17,20 @@ slowest rank: it waits less than in the ideal pipeline. It is reported as it is.
 """
 
 from array import array
-from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, MICROBATCH_SHIFT, Kind, is_transfer, unpack
+from unbubble.action import JOINED, KIND_MASK, Kind, is_transfer, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
 from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
 from unbubble.simulate.timeline import Timeline
 from unbubble.simulate.times import MAX_TOTAL_TICKS
-from unbubble.steady import middle
+from unbubble.steady import Window
 
 _COMPUTE = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.OPTIMIZER)
 _WORK = (*_COMPUTE, Kind.OVERLAP_F_B)
@@ -136,15 +135,15 @@ def attribute_together(
     All of them have one ladder: an ideal rank's work is the mean over the ranks of all, and every
     rung is as long as it takes the slowest of them, so that waiting for it is imbalance.
     """
-    windows = [_Window(timeline) for timeline in timelines]
+    windows = [Window(timeline) for timeline in timelines]
     rows = [
         [_parts(timeline, rank, window) for rank in range(timeline.ranks)]
         for timeline, window in zip(timelines, windows, strict=True)
     ]
     for timeline, own in zip(timelines, rows, strict=True):
         _clip_from_latest_start(timeline, own)
-    work = [[sum(row.compute[row.inside]) for row in own] for own in rows]
-    mean = Fraction(sum(map(sum, work)), sum(map(len, work)))
+    ranks = [row for own in rows for row in own]
+    mean = Fraction(sum(row.work for row in ranks), len(ranks))
     rungs = [
         _ladder(timeline, costs, window, own, mean)
         for timeline, window, own in zip(timelines, windows, rows, strict=True)
@@ -153,26 +152,32 @@ def attribute_together(
     return tuple(
         Attribution(
             ranks=tuple(
-                RankClasses(
-                    rank=rank,
-                    compute=Fraction(own),
-                    bubble=ladder.ideal - mean,
-                    imbalance_static=(ladder.static - own) - (ladder.ideal - mean),
-                    imbalance_jitter=ladder.jitter - ladder.static,
-                    communication=ladder.communication - ladder.jitter,
-                    overhead=ladder.measured - ladder.communication,
-                    total=ladder.measured,
-                    recompute=_recompute(timeline, rank, row.inside),
-                    optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
-                )
-                for rank, (own, row) in enumerate(zip(work[number], rows[number], strict=True))
+                _classes(timeline, rank, row, ladder, mean) for rank, row in enumerate(own)
             ),
             ladder=ladder,
-            microbatches=windows[number].microbatches,
+            microbatches=window.microbatches,
             unit=timeline.unit,
             ticks_per_unit=timeline.ticks_per_unit,
         )
-        for number, timeline in enumerate(timelines)
+        for timeline, window, own in zip(timelines, windows, rows, strict=True)
+    )
+
+
+def _classes(
+    timeline: Timeline, rank: int, row: "_Row", ladder: Ladder, mean: Fraction
+) -> RankClasses:
+    """A rank's classes; `mean` is the work of an ideal rank."""
+    return RankClasses(
+        rank=rank,
+        compute=Fraction(row.work),
+        bubble=ladder.ideal - mean,
+        imbalance_static=(ladder.static - row.work) - (ladder.ideal - mean),
+        imbalance_jitter=ladder.jitter - ladder.static,
+        communication=ladder.communication - ladder.jitter,
+        overhead=ladder.measured - ladder.communication,
+        total=ladder.measured,
+        recompute=_recompute(timeline, rank, row.inside),
+        optimizer=Fraction(row.of_kind(Kind.OPTIMIZER)),
     )
 
 
@@ -186,7 +191,7 @@ def _recompute(timeline: Timeline, rank: int, inside: slice) -> Fraction | None:
 def _ladder(
     timeline: Timeline,
     costs: Costs | None,
-    window: "_Window",
+    window: Window,
     rows: Sequence["_Row"],
     mean: Fraction,
 ) -> Ladder:
@@ -247,45 +252,6 @@ def _reduces_beside(timeline: Timeline) -> bool:
     )
 
 
-class _Window:
-    """What part of a timeline is looked at: all of it, or a steady state of its middle."""
-
-    def __init__(self, timeline: Timeline):
-        schedule = timeline.schedule
-        self.flush = schedule.flush
-        self.home = schedule.placement.rank_of[0]
-        self.microbatches = schedule.microbatches
-        self.measured = timeline.length
-        self.inside = [slice(0, len(codes)) for codes in schedule.codes]
-        if schedule.flush:
-            return
-        first, last = middle(schedule.ranks, schedule.microbatches)
-        self.microbatches = last - first
-        for rank, codes in enumerate(schedule.codes):
-            done = {code >> MICROBATCH_SHIFT: i for i, code in enumerate(codes) if _ends(code)}
-            if not {first + 1, last + 1} <= done.keys():
-                raise InputError(f"rank {rank} runs no backward of microbatch {first} or {last}")
-            self.inside[rank] = slice(done[first + 1] + 1, done[last + 1] + 1)
-        here, ends = self.inside[self.home], timeline.ends[self.home]
-        self.measured = ends[here.stop - 1] - ends[here.start - 1]
-
-    def length(
-        self,
-        program: Program,
-        times: tuple["array[int]", "array[int]"],
-        kept: Sequence[Sequence[int]] | None = None,
-    ) -> int:
-        """How long the same part takes with other times; `kept`: the codes that the program has."""
-        ends = program.run(*times)
-        if self.flush:
-            return max(ends[stop - 1] for stop in program.lane_start[1:] if stop)
-        here, first = self.inside[self.home], program.rank_start[self.home]
-        bounds = here.start - 1, here.stop - 1
-        if kept is not None:
-            bounds = bisect(kept[self.home], bounds[0]) - 1, bisect(kept[self.home], bounds[1]) - 1
-        return ends[first + bounds[1]] - ends[first + bounds[0]]
-
-
 class _Row(NamedTuple):
     """One rank's actions: kind (a pair counts as OVERLAP_F_B at its second code), compute ticks,
     and ticks of communication inside; and the part that is looked at."""
@@ -295,13 +261,18 @@ class _Row(NamedTuple):
     communication: list[int]
     inside: slice
 
+    @property
+    def work(self) -> int:
+        """Compute ticks inside the window."""
+        return sum(self.compute[self.inside])
+
     def of_kind(self, kind: int) -> int:
         """Compute ticks of a kind inside the window."""
         rows = zip(self.kinds[self.inside], self.compute[self.inside], strict=True)
         return sum(time for k, time in rows if k == kind)
 
 
-def _parts(timeline: Timeline, rank: int, window: _Window) -> _Row:
+def _parts(timeline: Timeline, rank: int, window: Window) -> _Row:
     codes = timeline.schedule.codes[rank]
     zeros = array("q", [0]) * len(codes)
     inside = timeline.communication[rank] if timeline.communication else zeros
@@ -350,7 +321,7 @@ def _scale(rows: Sequence[_Row], timeline: Timeline, work: Fraction) -> int:
     """
     means, scaled = 1, 1
     for row in rows:
-        own = sum(row.compute[row.inside])
+        own = row.work
         kinds = [kind for kind in row.kinds[row.inside] if kind in _WORK]
         for kind in {*kinds}:
             mean = Fraction(row.of_kind(kind), kinds.count(kind))
@@ -403,8 +374,3 @@ def _means(row: _Row, scale: int, target: int | None = None) -> "array[int]":
             share = totals[kind] // max(counts[kind], 1)
         times.append(share)
     return times
-
-
-def _ends(code: int) -> bool:
-    """Whether a code ends a microbatch's backward on its rank."""
-    return code & KIND_MASK in (Kind.B, Kind.I)

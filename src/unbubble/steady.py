@@ -5,14 +5,18 @@ is m times the period of its steady state: the time from one backward's end on t
 the next one's.
 """
 
+from array import array
+from bisect import bisect
+from collections.abc import Sequence
 from fractions import Fraction
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import KIND_MASK, MICROBATCH_SHIFT, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import families
 from unbubble.schedule import Schedule
 from unbubble.simulate import Timeline, simulate
+from unbubble.simulate.program import Program
 from unbubble.simulate.simulation import arranged
 
 
@@ -79,6 +83,50 @@ def middle(ranks: int, microbatches: int) -> tuple[int, int]:
             f"without a flush needs at least {2 * ranks + 2}"
         )
     return first, last
+
+
+class Window:
+    """What part of a timeline is looked at: all of it, or a steady state of its middle."""
+
+    def __init__(self, timeline: Timeline):
+        schedule = timeline.schedule
+        self.flush = schedule.flush
+        self.home = schedule.placement.rank_of[0]
+        self.microbatches = schedule.microbatches
+        self.measured = timeline.length
+        self.inside = [slice(0, len(codes)) for codes in schedule.codes]
+        if schedule.flush:
+            return
+        first, last = middle(schedule.ranks, schedule.microbatches)
+        self.microbatches = last - first
+        for rank, codes in enumerate(schedule.codes):
+            done = {code >> MICROBATCH_SHIFT: i for i, code in enumerate(codes) if _ends(code)}
+            if not {first + 1, last + 1} <= done.keys():
+                raise InputError(f"rank {rank} runs no backward of microbatch {first} or {last}")
+            self.inside[rank] = slice(done[first + 1] + 1, done[last + 1] + 1)
+        here, ends = self.inside[self.home], timeline.ends[self.home]
+        self.measured = ends[here.stop - 1] - ends[here.start - 1]
+
+    def length(
+        self,
+        program: Program,
+        times: tuple["array[int]", "array[int]"],
+        kept: Sequence[Sequence[int]] | None = None,
+    ) -> int:
+        """How long the same part takes with other times; `kept`: the codes that the program has."""
+        ends = program.run(*times)
+        if self.flush:
+            return max(ends[stop - 1] for stop in program.lane_start[1:] if stop)
+        here, first = self.inside[self.home], program.rank_start[self.home]
+        bounds = here.start - 1, here.stop - 1
+        if kept is not None:
+            bounds = bisect(kept[self.home], bounds[0]) - 1, bisect(kept[self.home], bounds[1]) - 1
+        return ends[first + bounds[1]] - ends[first + bounds[0]]
+
+
+def _ends(code: int) -> bool:
+    """Whether a code ends a microbatch's backward on its rank."""
+    return code & KIND_MASK in (Kind.B, Kind.I)
 
 
 def long_enough(schedule: Schedule, costs: Costs | None = None) -> Schedule:
