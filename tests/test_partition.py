@@ -233,3 +233,10 @@ def test_ten_thousand_layers():
     """All splits of the first stages within the limit were balanced, those from which no end can be
     reached too: a minute and a half."""
     assert partition(layers([1] * 10_000), linear(4)).layers_per_stage == (2500,) * 4
+
+
+def test_a_speed_of_many_digits_has_a_split():
+    """Its squared loads were above the largest number that counted, an internal error."""
+    speed = {0: 1 + Fraction(1, 10**26), 1: Fraction(4, 3)}
+    found = partition(layers([10**9] * 6, speed=speed), linear(3))
+    assert found.layers_per_stage == (2, 2, 2)

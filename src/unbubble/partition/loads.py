@@ -11,9 +11,6 @@ from unbubble.errors import InputError
 from unbubble.partition.split import Split, enough
 from unbubble.schedule import Placement
 
-NEVER = 1 << 200
-"""Above any sum of squared loads."""
-
 
 class Loads:
     """Loads as integers: ticks × `scale`, in which every rank's speed factor is whole and the
@@ -117,12 +114,13 @@ class Loads:
     def _balanced(self, limit: int) -> Split:
         """The best score among the splits within the limit, one stage a rank."""
         upto, starts = self.upto, [0]
+        never = self.stages * limit * limit + 1
         best: dict[int, tuple[int, Split]] = {0: (0, ())}
         for rank, ends in zip(self.rank_of, self._promising(limit), strict=True):
             weight = self.weights[rank]
             following: dict[int, tuple[int, Split]] = {}
             for end in ends:
-                spread, before = NEVER, Split()
+                spread, before = never, Split()
                 for i in range(bisect_left(starts, end) - 1, -1, -1):
                     load = (upto[end] - upto[starts[i]]) * weight
                     if load > limit:
