@@ -1,5 +1,7 @@
-"""Live records of a small step of two ranks, as files: material for the tests."""
+"""Live records of a small step of two ranks, or of a simulated one, as files: material for the
+tests."""
 
+from unbubble.action import JOINED
 from unbubble.trace.live import Order, Run, Step, encode
 
 ORDERS = [
@@ -36,3 +38,25 @@ def lines(rank, steps, *, run="a", clock=0):
 def write(folder, rank, found, name="a-rank{}-0.live.jsonl"):
     """Write lines as one file of the rank."""
     (folder / name.format(rank)).write_bytes(b"".join(found))
+
+
+def write_simulated(folder, timeline):
+    """A file a rank of a simulated step with its sends and receives, which has no tail."""
+    for rank, codes in enumerate(timeline.schedule.codes):
+        names, waits, times, own, at = [], [], [], [], timeline.begin
+        around = [o for o, c in zip(timeline.overhead[rank], codes, strict=True) if not c & JOINED]
+        for event, overhead in zip(timeline.events(rank), around, strict=True):
+            names.append(str(event.action))
+            waits.append(event.start - at)
+            times.append(event.end - event.start)
+            own.append(times[-1] - overhead if event.action.is_compute else 0)
+            at = event.end
+        ranks = list(range(timeline.ranks))
+        found = [
+            Run(run="a", rank=rank, world_size=len(ranks), pipeline_ranks=ranks, host="here",
+                epoch_ns=0),
+            Order(order=0, actions=names),
+            Step(step=0, order=0, begin=timeline.begin, finish=timeline.finish, waits=waits,
+                 times=times, own=own),
+        ]  # fmt: skip
+        write(folder, rank, map(encode, found))

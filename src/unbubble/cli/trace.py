@@ -232,7 +232,7 @@ def _pictures(
         chrome=files.get("chrome"),
         html=files.get("html"),
         title=f"{answer['schedule']}, step {answer['step']}",
-        attributions=[planned.classes, classes] if planned else [classes],
+        attributions=[planned.classes(timeline), classes] if planned else [classes],
         facts=[("format", answer["format"]), ("verdict", answer["verdict"])],
         warnings=[f"cannot tell: {text}" for text in answer["unknown"]]
         + [f"recovered: {text}" for text in answer["recovered"]],

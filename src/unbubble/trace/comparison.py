@@ -1,10 +1,12 @@
 """Comparison: a measured step beside the plan that it ran."""
 
-from dataclasses import dataclass
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from unbubble.action import JOINED, unpack
+from unbubble.action import JOINED, is_transfer, unpack
 from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
@@ -32,9 +34,19 @@ class Planned:
     def step(self) -> Timeline:
         return predict(self.plan.schedule, self.plan.costs)
 
+    def classes(self, measured: Timeline) -> Attribution:
+        """Those of the predicted step, in the form in which the measured one has its own."""
+        return self._classes if measured.schedule.with_comms else self._as_traced
+
     @cached_property
-    def classes(self) -> Attribution:
+    def _classes(self) -> Attribution:
         return attribute(self.step, self.plan.costs)
+
+    @cached_property
+    def _as_traced(self) -> Attribution:
+        """Traces have no posts of transfers among the actions: what these take of their ranks, and
+        that one is late, is overhead; among the actions they let the transfer come later."""
+        return attribute(_without_posts(self.step))
 
 
 def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tuple[Json, list[str]]:
@@ -49,7 +61,7 @@ def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tupl
     if costs.unit != "s":
         reason = "predicted step: the plan's costs are in a unit that is not seconds"
         return {"order_differences": differences}, [reason]
-    predicted, expected = planned.step, planned.classes
+    predicted, expected = planned.step, planned.classes(timeline)
     answer: Json = {"order_differences": differences}
     rows = {}
     for name in CLASSES:
@@ -62,6 +74,28 @@ def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tupl
     step_s = timeline.in_unit(timeline.length)
     answer["error"] = answer["predicted_s"] / step_s - 1 if step_s else None
     return answer, []
+
+
+def _without_posts(step: Timeline) -> Timeline:
+    """The same step, its sends and receives no actions."""
+    kept = [[i for i, code in enumerate(codes) if not is_transfer(code)]
+            for codes in step.schedule.codes]  # fmt: skip
+
+    def rows(columns: Sequence["array[int]"]) -> tuple["array[int]", ...]:
+        return tuple(
+            array("q", map(row.__getitem__, places))
+            for row, places in zip(columns, kept, strict=True)
+        )
+
+    return replace(
+        step,
+        schedule=replace(step.schedule, codes=rows(step.schedule.codes)),
+        starts=rows(step.starts),
+        ends=rows(step.ends),
+        communication=step.communication and rows(step.communication),
+        overhead=step.overhead and rows(step.overhead),
+        recompute=step.recompute and rows(step.recompute),
+    )
 
 
 def _order_differences(planned: Schedule, ran: Schedule) -> list[Json]:
