@@ -88,6 +88,9 @@ def test_the_smallest_file_is_read():
         ({"steps": [{"begin": 0, "finish": 9, "starts": [[0, 2**62]], "ends": [[4, 2**62]]}]},
          "2\\^61"),
         ({"steps": 3}, "array"),
+        # a receive in the place of its send was an internal error, once the classes were made
+        ({"steps": [{"begin": 0, "finish": 9, "starts": [[0, 4]], "ends": [[4, 9]],
+                     "transfers": [["0RECV_F0", 0, 0, 1, 2]]}]}, "named by its send"),
         ({"clock_uncertainty_ns": -1}, "clock_uncertainty_ns -1"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from unbubble.action import JOINED, parse
+from unbubble.action import JOINED, SENDS, parse
 from unbubble.document import Value, refuse_repeated
 from unbubble.errors import InputError
 from unbubble.files import read_text, write_text
@@ -209,7 +209,10 @@ def _timeline(step: SavedStep, schedule: Schedule, file: Saved) -> Timeline:
             raise InputError(
                 f"transfer {text}: ranks {source} and {destination} are not in 0 … p−1"
             )
-        transfers.append(Transfer(parse(text), source, destination, start, end))
+        action = parse(text)
+        if action.kind not in SENDS:
+            raise InputError(f"transfer {text}: it is named by its send, as 0SEND_F0")
+        transfers.append(Transfer(action, source, destination, start, end))
     return Timeline(
         schedule=schedule,
         starts=starts,
