@@ -17,7 +17,7 @@ from unbubble.schedule.pytorch_csv import format_csv
         ("deepspeed", 8, 1, 1, 1), ("maxtext", 4, 2, 6, 8), ("maxtext", 4, 1, 6, 8),
         ("automodel", 8, 1, 4, 8), ("automodel", 4, 2, 9, 10), ("colossalai", 4, 1, 3, 4),
         ("colossalai", 4, 1, 5, 5), ("colossalai", 4, 2, 5, 8), ("paddle", 4, 1, 1, 1),
-        ("paddle", 4, 2, 5, 8), ("paddle", 4, 2, 9, 9),
+        ("paddle", 4, 2, 5, 8), ("picotron", 8, 1, 1, 1), ("paddle", 4, 2, 9, 9),
     ],
 )  # fmt: skip
 def test_the_next_legal_number_of_microbatches(framework, p, v, given, legal):
@@ -35,6 +35,13 @@ def test_pytorchs_rule_is_that_of_the_generated_schedules(p):
         made.append(m)
     for m in range(1, max(made) + 1):
         assert next_legal(m, p, 2, "pytorch") == next(legal for legal in made if legal >= m)
+
+
+def test_case_and_punctuation_of_a_framework_are_ignored():
+    for name in ("Megatron-LM", "megatron_lm", "Megatron LM"):
+        assert next_legal(6, 4, 2, name) == 8
+    with pytest.raises(InputError, match="'torchtitn'; did you mean torchtitan"):
+        next_legal(3, 4, 2, "torchtitn")
 
 
 def test_a_framework_that_is_not_known_is_refused():

@@ -36,6 +36,11 @@ def some(items: Iterable[object]) -> str:
     return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")
 
 
+def bare(name: str) -> str:
+    """The letters and digits of a name that is the same in any case and punctuation."""
+    return "".join(c for c in name.lower() if c in "abcdefghijklmnopqrstuvwxyz0123456789")
+
+
 def names_like(name: str, known: Iterable[str], key: Callable[[str], str] = str.lower) -> list[str]:
     """Up to three of the known names that are most like a mistyped one, the most alike first; two
     names of the same `key` are the same."""

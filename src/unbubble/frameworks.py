@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from unbubble.errors import InputError, suggestion
+from unbubble.errors import InputError, bare, excerpt, names_like, suggestion
 
 
 class Rule(NamedTuple):
@@ -79,6 +79,11 @@ RULES: dict[str, Rule] = {
         lambda m, p, v, schedule, group: m if schedule == "gpipe" else max(m, p - 1),
         ("1f1b", "gpipe"),
     ),
+    "picotron": Rule(
+        "picotron: any m; it has no interleaved schedule",
+        lambda m, p, v, schedule, group: m,
+        ("1f1b", "gpipe"),
+    ),
     "deepspeed": Rule(
         "DeepSpeed: any m; it has no interleaved schedule",
         lambda m, p, v, schedule, group: m,
@@ -110,16 +115,23 @@ CALLED = {
     "torch": "pytorch", "torchtitan": "pytorch", "nemo-automodel": "automodel",
     "megatron-lm": "megatron", "megatron-core": "megatron", "megatron-bridge": "megatron",
     "nemo": "megatron", "verl": "megatron", "ms-swift": "megatron", "gpt-neox": "deepspeed",
+    "megatron-deepspeed": "deepspeed",
 }  # fmt: skip
 """Frameworks that run on another's pipeline."""
 
 
 def rule_of(framework: str) -> Rule:
-    """A framework's rule. Raises InputError for one that is not known."""
-    rules = CALLED.get(framework, framework)
-    if rules not in RULES:
-        raise InputError(f"no rule is known for {framework!r}; {suggestion(framework, RULES)}")
-    return RULES[rules]
+    """A framework's rule; case and punctuation are ignored. Raises InputError for one that is not
+    known."""
+    names = {bare(name): name for name in (*RULES, *CALLED)}
+    if bare(framework) not in names:
+        near = names_like(framework, names.values(), bare)
+        raise InputError(
+            f"no rule is known for {excerpt(framework)!r}; "
+            f"{suggestion(framework, names.values() if near else RULES, bare)}"
+        )
+    name = names[bare(framework)]
+    return RULES[CALLED.get(name, name)]
 
 
 def next_legal(

@@ -191,6 +191,7 @@ def test_the_formulas_seen_in_the_wild(unbubble):
         ("-p 4 -m 6 -v 2 --framework torch", [12, 10, 8, 6], 6),
         ("-p 4 -m 8 -v 2 --framework nemo", [10, 8, 6, 4], 5.5),
         ("-p 4 -m 10 -v 2 --framework paddle", [12, 10, 8, 6], 6.5),
+        ("-p 4 -m 8 --schedule interleaved -v 1", [6, 4, 2, 0], 7),
         ("-p 8 -m 32 --framework maxtext", None, 32),
         ("-p 4 -m 8 -v 2 --framework maxtext", None, 8),
     ],

@@ -32,6 +32,17 @@ COMMANDS = {
 }
 """Command name → one line of help; the command is `command` in `unbubble.cli.<name>`."""
 
+SAID = {
+    "--pp": "--ranks", "--pp-size": "--ranks", "--pipeline-model-parallel-size": "--ranks",
+    "--vp": "--virtual-stages", "--vpp": "--virtual-stages",
+    "--num-virtual-stages-per-pipeline-rank": "--virtual-stages",
+    "--gas": "--microbatches", "--gradient-accumulation-steps": "--microbatches",
+    "--num-microbatches": "--microbatches", "--gbs": "--global-batch",
+    "--global-batch-size": "--global-batch", "--mbs": "--micro-batch",
+    "--micro-batch-size": "--micro-batch", "--num-layers": "--layers",
+}  # fmt: skip
+"""What training frameworks call an option, and what it is called here."""
+
 FAILED = (ENOSPC, EDQUOT, EIO)
 """Not the input's fault, though they name a file."""
 
@@ -121,7 +132,7 @@ def invoke(args: list[str] | None = None) -> int:
     except click.ClickException as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
         where = f" (see {context.command_path} --help)" if context else ""
-        return _fail(f"{error.format_message()}{where}", 2)
+        return _fail(f"{_translated(error) or error.format_message()}{where}", 2)
     except UnbubbleError as error:
         return _fail(str(error), error.exit_status)
     except (KeyboardInterrupt, click.Abort):
@@ -149,6 +160,17 @@ def _interrupted(error: BaseException) -> bool:
     what a descriptor's `__set_name__` raises."""
     cause = error.__cause__
     return cause is not None and (isinstance(cause, KeyboardInterrupt) or _interrupted(cause))
+
+
+def _translated(error: click.ClickException) -> str:
+    """What an option is called here that was given by another tool's name; empty for others."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    ours = SAID.get(error.option_name)
+    for option in error.ctx.command.params:
+        if ours in option.opts:
+            return f"No such option {error.option_name!r}; it is {' or '.join(option.opts)} here"
+    return ""
 
 
 def _fail(message: str, status: int) -> int:

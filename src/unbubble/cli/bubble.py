@@ -70,7 +70,7 @@ def command(
     microbatches, samples = _of_batch(microbatches, global_batch, micro_batch, dp)
     entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
-    rules = (framework or "any").lower()
+    rules = framework or "any"
     known = rule_of("pytorch" if framework is None else rules)  # the families' own are PyTorch's
     name = known.default[v > 1]
     if entry is not None:
@@ -155,7 +155,9 @@ def _print(
         vm, divisor = ("m", "m") if v == 1 else ("vm", "(vm)")
         of_total = f"idle / (ranks × makespan) = (p−1)/({vm}+p−1) = {fraction}"
         of_work = f"idle / total work = (p−1)/{divisor} = {overhead}"
-        name = "GPipe and 1F1B" if v == 1 else base.replace("-1f1b", " 1F1B")
+        name = base.replace("-1f1b", " 1F1B")
+        if v == 1 and base in ("1f1b", "gpipe"):
+            name = "GPipe and 1F1B"
     say(
         f"{name}, p = {p}, m = {m}, v = {v}; equal stages, no communication\n"
         f"bubble fraction {percent(fraction, 2):>9}  {of_total}\n"
@@ -288,7 +290,7 @@ def _warmup(name: str, p: int, m: int, v: int, group: int) -> list[int] | None:
     """Forwards of a stage that each rank runs before it alternates; None for other schedules."""
     if name not in ("1f1b", "interleaved-1f1b") or p > _MOST_LISTED:
         return None
-    if v == 1:
+    if name == "1f1b":
         return [min(p - 1 - rank, m) for rank in range(p)]
     return [min(interleaved_warmup(p, v, rank, group), v * m) for rank in range(p)]
 

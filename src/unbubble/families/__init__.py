@@ -3,13 +3,12 @@
 Each file defines `FAMILY` (or `FAMILIES`), with its drawn timetable in the module's docstring.
 """
 
-import re
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from unbubble.costs import Costs
-from unbubble.errors import InputError, excerpt, names_like, suggestion
+from unbubble.errors import InputError, bare, excerpt, names_like, suggestion
 from unbubble.families.family import Family, Option
 from unbubble.schedule.order import Schedule
 
@@ -34,12 +33,12 @@ def family(name: str) -> Family:
     Raises InputError that names the nearest known names.
     """
     name, *options = name.split(":")
-    wanted = _key(name)
+    wanted = bare(name)
     for entry in families().values():
-        if wanted in map(_key, (entry.name, *entry.aliases)):
+        if wanted in map(bare, (entry.name, *entry.aliases)):
             return entry.with_options(**dict(map(_option, options))) if options else entry
     known = [*families(), *(alias for entry in families().values() for alias in entry.aliases)]
-    near = suggestion(name, known if names_like(name, known, _key) else families(), _key)
+    near = suggestion(name, known if names_like(name, known, bare) else families(), bare)
     raise InputError(
         f"no schedule is called {excerpt(name)!r}; {near} (`unbubble schedule list` tells of all)"
     )
@@ -71,7 +70,3 @@ def _option(text: str) -> tuple[str, Option]:
         )
     is_number = value.isascii() and value.isdecimal() and len(value) < 19
     return key, int(value) if is_number else value[:60]
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())

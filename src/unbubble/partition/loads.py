@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from math import ceil, lcm
 
 from unbubble.costs import Costs, StageCosts
-from unbubble.errors import InputError
+from unbubble.errors import InputError, excerpt
 from unbubble.partition.split import Split, enough
 from unbubble.schedule import Placement
 
@@ -140,7 +140,8 @@ def _load(row: StageCosts, layer: int, split_backward: bool) -> int:
     if backward is None:
         if row.backward_input is None or row.backward_weight is None:
             raise InputError(
-                f"layer {layer} {row.name}".rstrip()
+                f"layer {layer}"
+                + (f", {excerpt(row.name)!r}," if row.name else "")
                 + " has no backward_input and backward_weight, "
                 "which a schedule that splits the backward needs"
             )
