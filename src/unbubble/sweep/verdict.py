@@ -49,7 +49,8 @@ def verdict(rows: Sequence[Row], pays: Fraction = PAYS) -> Verdict:
     if len(inside) == 1:
         raise InputError("a verdict needs measurements at two numbers of microbatches at least")
     facts, follows, why = _followed(inside)
-    return Verdict(text=f"{facts}; {why}", limited_by="bubble" if follows else "other")
+    fell = _fell(inside) if follows else ""
+    return Verdict(text=f"{facts}; {why}{fell}", limited_by="bubble" if follows else "other")
 
 
 def _followed(rows: Sequence[Row]) -> tuple[str, bool, str]:
@@ -78,6 +79,18 @@ def _followed(rows: Sequence[Row]) -> tuple[str, bool, str]:
         if _of_ranks(rows):
             why = "more than the bubble gives: something else changes with the ranks"
     return facts, False, why
+
+
+def _fell(rows: Sequence[Row]) -> str:
+    """Where the measured throughput was at its most before the end, and the predicted was not."""
+    best, last = max(rows, key=lambda row: row.observed or 0), rows[-1]
+    if not best.observed or best.throughput >= last.throughput:
+        return ""
+    left = float((last.observed or 0) / best.observed)
+    if left > 1 - NOISY:
+        return ""
+    name, size = ("p", best.ranks) if _of_ranks(rows) else ("m", best.microbatches)
+    return f", up to {name} = {size}; from there on throughput fell to × {left:.2f}, which is not"
 
 
 def _of_ranks(rows: Sequence[Row]) -> bool:
