@@ -139,6 +139,12 @@ def test_exports_are_for_frameworks_that_place_the_stages_so(unbubble, line, fra
     assert list(unbubble(f"partition --layers 12 {line} --json").json["exports"]) == frameworks
 
 
+def test_one_stage_has_both_ends(unbubble):
+    """Its layout was tL, which Megatron refuses: the first is no embedding."""
+    layout = unbubble("partition --layers 7 -p 1 --json").json["exports"]["megatron"]
+    assert layout == '--pipeline-model-parallel-layout "Et*7L"'
+
+
 @pytest.mark.parametrize(
     ("names", "split", "layout"),
     [

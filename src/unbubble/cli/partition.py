@@ -169,7 +169,8 @@ def exports(split: Sequence[int], rows: "Costs", placement: "Placement") -> dict
     if tokens:
         stages = ["".join(tokens[a:b]) for a, b in pairwise(bounds)]
         if not named:  # decoder layers only: the embedding and the loss join the ends
-            stages[0], stages[-1] = f"E{stages[0]}", f"{stages[-1]}L"
+            stages[0] = f"E{stages[0]}"
+            stages[-1] += "L"
         found["megatron"] = f'--pipeline-model-parallel-layout "{"|".join(map(_short, stages))}"'
     if not named and len(split) == ranks:
         share = rows.num_stages // ranks
