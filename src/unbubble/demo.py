@@ -26,7 +26,6 @@ from unbubble.runtime.run import Setup, run
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.simulate import Timeline
 from unbubble.terminal import table, wrapped
-from unbubble.trace.recording import dump_recording
 
 TARGET = "unbubble.runtime.decoder:small"
 NAIVE = "1f1b"
@@ -209,7 +208,7 @@ def _verdict(pair: dict[str, Candidate], outcomes: dict[str, Outcome]) -> list[s
 
 
 def _report(folder: Path, name: str, candidate: Candidate, outcome: Outcome, target: str) -> None:
-    dump_recording(folder / f"{name}.recording.json", outcome.measured.steps)
+    outcome.measured.save(folder / f"{name}.recording.json")
     write(
         outcome.predicted,
         measured=outcome.typical,

@@ -6,6 +6,8 @@ from msgspec.structs import replace
 from unbubble import Placement
 from unbubble.action import parse
 from unbubble.runtime.measured import PipelineResult, RankRecord, measured
+from unbubble.trace import read
+from unbubble.trace.assembly import NO_RECOMPUTE
 from unbubble.trace.recorded import Columns
 
 MS = 10**6
@@ -77,7 +79,7 @@ def test_the_figures_beside_the_steps():
 
 
 @pytest.mark.parametrize("by", [10**12, -(10**12), 40 * MS])
-def test_clocks_of_two_machines_are_aligned_by_what_they_sent(by):
+def test_clocks_of_two_machines_are_aligned_by_what_they_sent(by, tmp_path):
     apart = PipelineResult(ranks=[FIRST, shifted(SECOND, by)], gradients=None)
     found = measured(apart, PLACEMENT, "x")
     [step] = found.steps
@@ -86,6 +88,11 @@ def test_clocks_of_two_machines_are_aligned_by_what_they_sent(by):
     assert starts["1SEND_B0"] <= starts["0B0"]
     # the offset lies between the two orders, 3 ms and 1 ms off the truth
     assert found.clock_uncertainty_s == pytest.approx(0.002)
+    # the run's recording was read back as of clocks that agree to 0 s
+    found.save(tmp_path / "run.json")
+    (pipeline,) = read([tmp_path / "run.json"]).pipelines
+    assert pipeline.clocks.uncertainty == 2 * MS
+    assert pipeline.unknown == (str(NO_RECOMPUTE),)
 
 
 def test_a_wait_in_the_middle_of_a_pair_moves_no_clock():

@@ -10,7 +10,7 @@ from tests.shared import shared
 from unbubble.attribution import CLASSES, attribute
 from unbubble.errors import InputError
 from unbubble.trace import bytedance, read
-from unbubble.trace.assembly import assemble
+from unbubble.trace.assembly import NO_RECOMPUTE, assemble
 from unbubble.trace.findings import findings
 from unbubble.trace.slowdowns import slowdowns
 
@@ -74,7 +74,7 @@ def test_the_classes_add_up_on_every_rank(step):
     trace = read([shared(FOLDER) / "trace-ST.parquet"], step=step)
     assert [p.ranks for p in trace.pipelines] == [(0, 2, 4, 6), (1, 3, 5, 7)]
     for pipeline in trace.pipelines:
-        assert pipeline.unknown == ()
+        assert pipeline.unknown == (str(NO_RECOMPUTE),)
         rows = attribute(pipeline.timeline).ranks
         for row in rows:
             assert sum(row[1:7]) == row.total

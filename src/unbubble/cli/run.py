@@ -56,7 +56,6 @@ def command(
     from unbubble.runtime.outcome import Outcome
     from unbubble.runtime.replica import left_out, setup, target_of
     from unbubble.runtime.run import run
-    from unbubble.trace.recording import dump_recording
 
     outputs = {"--recording": recording, "--svg": svg, "--chrome": chrome, "--html": html}
     expect_apart(outputs, [plan_path])
@@ -84,7 +83,7 @@ def command(
         return
     outcome = Outcome(predicted=predicted, measured=measured)
     if recording:
-        dump_recording(recording, measured.steps)
+        measured.save(recording)
     if svg or chrome or html:
         write(
             predicted,

@@ -2,9 +2,10 @@
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +34,7 @@ LIMITS = {
     "min_compute": ("compute", "compute"),
 }
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Writer = Callable[["Timeline", str], None]
 OUTPUTS = ("write_costs", "write_plan", "save", "svg", "chrome", "html")
 
 
@@ -187,23 +189,27 @@ def _write(
     trace: "Trace", plan: "Plan | None", answer: Mapping[str, Any], options: Mapping[str, Any]
 ) -> None:
     """The files that were asked for."""
-    writers = {"write_costs": _costs, "write_plan": _plan, "save": _save}
-    pictures = {key: options[key] for key in ("svg", "chrome", "html") if options[key]}
-    wanted = {key: options[key] for key in writers if options[key]}
-    if not wanted and not pictures:
+    wanted = {key: options[key] for key in OUTPUTS if options[key]}
+    if not wanted:
         return
     place, pipeline = next(
         (i, p) for i, p in enumerate(trace.pipelines) if list(p.ranks) == answer["pipeline_ranks"]
     )
     timeline = pipeline.timeline
     if timeline is None:
-        option = shared.flag(next(iter({**wanted, **pictures})))
+        option = shared.flag(next(iter(wanted)))
         raise InputError(
             f"{option}: the trace holds no complete pipeline; " + "; ".join(answer["unknown"])
         )
-    for key, path in wanted.items():
-        writers[key](pipeline, timeline, path)
-    if pictures:
+    writers: dict[str, Writer] = {
+        "write_costs": _costs,
+        "write_plan": _plan,
+        "save": partial(_save, pipeline),
+    }
+    for key, write in writers.items():
+        if key in wanted:
+            write(timeline, wanted[key])
+    if pictures := {key: path for key, path in wanted.items() if key not in writers}:
         classes = trace.attributions[place]
         assert classes is not None
         _pictures(timeline, classes, plan, answer, pictures)
@@ -239,14 +245,14 @@ def _pictures(
     )
 
 
-def _costs(pipeline: "Pipeline", timeline: "Timeline", path: str) -> None:
+def _costs(timeline: "Timeline", path: str) -> None:
     from unbubble.costs_file import dump_costs
     from unbubble.trace.costs import observed_costs
 
     dump_costs(path, observed_costs([timeline]))
 
 
-def _plan(pipeline: "Pipeline", timeline: "Timeline", path: str) -> None:
+def _plan(timeline: "Timeline", path: str) -> None:
     from unbubble.plan import Plan, dump_plan
     from unbubble.schedule.lowering import compute_only
     from unbubble.trace.advice import recognised

@@ -5,6 +5,7 @@ Ranks on one machine share a clock; those of several are aligned by causality, o
 
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import msgspec
 
@@ -12,10 +13,12 @@ from unbubble.action import parse
 from unbubble.runtime.gradients import Gradients
 from unbubble.schedule import Placement, Schedule
 from unbubble.simulate import Timeline
+from unbubble.trace.assembly import NO_RECOMPUTE
 from unbubble.trace.clocks import align
 from unbubble.trace.observed import NS
 from unbubble.trace.pairing import pairs, transfer_orders
 from unbubble.trace.recorded import Columns, Recorded
+from unbubble.trace.recording import dump_recording
 from unbubble.trace.timeline import timeline_of
 
 
@@ -55,6 +58,16 @@ class Measured:
     def step_times_s(self) -> tuple[float, ...]:
         """Makespan of every step."""
         return tuple(step.in_unit(step.makespan) for step in self.steps)
+
+    def save(self, path: str | Path) -> None:
+        """As a recording, with what it leaves open."""
+        uncertainty = self.clock_uncertainty_s
+        dump_recording(
+            path,
+            self.steps,
+            clock_uncertainty_ns=None if uncertainty is None else round(uncertainty * NS),
+            unknown=[str(NO_RECOMPUTE)],
+        )
 
 
 def measured(result: PipelineResult, placement: Placement, name: str) -> Measured:

@@ -27,6 +27,7 @@ from unbubble.trace.recover import BY_LINKS
 from unbubble.trace.timeline import by_code, timeline_of
 
 FROM_RANKS = "stages, from the order of the ranks"
+NO_RECOMPUTE = Doubt(About.RECOMPUTE, "the trace does not say what backwards run again")
 DISORDERED = 20
 """A share of the step; by more than that no drift of a clock makes effects precede causes."""
 _BACKWARDS = (Kind.B, Kind.I)
@@ -102,6 +103,8 @@ def assemble(
         _can_be(timeline, clocks, odd, recovered)
         if not found and len(rows) > 1 and not silent:
             odd.append(Doubt(About.TRANSFERS, "no send could be paired with its receive"))
+        if not told_all and not any(doubt.about is About.RECOMPUTE for _, doubt in told):
+            odd.append(NO_RECOMPUTE)
         unknown = list(map(str, odd))
     except (Missing, InputError) as reason:
         timeline = clocks = None

@@ -13,7 +13,7 @@ from unbubble.trace.advice import advice, recognised
 from unbubble.trace.assembly import FROM_RANKS, Pipeline
 from unbubble.trace.comparison import Planned, against
 from unbubble.trace.costs import Usual, observed_costs, usual
-from unbubble.trace.observed import NS, About, Observed
+from unbubble.trace.observed import NS, Observed
 from unbubble.trace.reading import Trace
 from unbubble.trace.stragglers import stragglers
 
@@ -152,9 +152,6 @@ def _pipeline(
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
         )
-    doubted = any(f"{About.RECOMPUTE}: " in doubt for doubt in one.unknown)
-    if timeline.recompute is None and not doubted:
-        answer["unknown"].append("recompute: the trace does not say what backwards run again")
     if planned is not None:
         answer["against_plan"], reasons = against(planned, timeline, attribution)
         answer["predicted_s"] = answer["against_plan"].get("predicted_s")

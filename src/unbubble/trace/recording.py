@@ -7,8 +7,8 @@
 
 Times are ticks; `ends[r][i]` belongs to the i-th action of rank r (an overlapped pair counts as
 one). The schedule is written as in a plan file (`unbubble.schedule.document`). `communication`,
-`overhead`, `recompute` and `transfers` are absent where nothing was recorded. Steps that were read
-from traces keep what these left open: `clock_uncertainty_ns` (0 where absent, null where nothing
+`overhead`, `recompute` and `transfers` are absent where nothing was recorded. Measured steps
+keep what they leave open: `clock_uncertainty_ns` (0 where absent, null where nothing
 bounds the clocks), `recovered` and `unknown`.
 """
 
@@ -63,7 +63,7 @@ class Saved(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fie
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """The steps of a file, and what the traces left open of which they were read."""
+    """The steps of a file, and what they leave open."""
 
     steps: list[Timeline]
     clock_uncertainty_ns: int | None = 0
