@@ -84,7 +84,7 @@ def command(
 
 
 def _looks(follower: "Follower", interval: float, once: bool) -> "Iterator[list[Ready]]":
-    """What each look brings; the first is the last only if it is the only one."""
+    """What each look brings, without an end unless it is to be the only one."""
     from time import sleep
 
     while True:

@@ -65,7 +65,8 @@ class Row(NamedTuple):
 def read(source: str) -> list[RankSteps]:
     """Every rank of the file, with all its steps.
 
-    Raises InputError for a file that is not such a trace; needs pyarrow (`unbubble[trace]`).
+    Raises InputError for a file that is not such a trace. Parquet needs pyarrow
+    (`unbubble[trace]`).
     """
     steps: dict[int, list[Row]] = defaultdict(list)
     for row in _rows(source):

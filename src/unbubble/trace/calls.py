@@ -25,6 +25,8 @@ def without_late_members(ranks: Sequence[Observed]) -> list[Observed]:
         for seen in one.tail:
             if seen.members:
                 calls[seen.group].append(seen)
+    if not calls:
+        return list(ranks)
     shortest = {group: min(seen.end - seen.start for seen in own) for group, own in calls.items()}
     return [
         replace(

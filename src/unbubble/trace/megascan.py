@@ -116,12 +116,12 @@ def read(source: str) -> list[RankSteps]:
     ranks = 1 + max(one.position for one in every)
     threads = sorted({tid for _, tid in found})
     replica_of = {rank: _replica(rank, own) for rank, own in found.items()}
-    replicas = sorted(set(replica_of.values()))
+    replicas = {one: i for i, one in enumerate(sorted(set(replica_of.values())))}
     steps = []
     orders: dict[tuple[int, int], list[list[Action]]] = {}
     for (pid, tid), own in found.items():
         number = pid * len(threads) + threads.index(tid)
-        replica = replicas.index(replica_of[pid, tid]) if len(replicas) > 1 else None
+        replica = replicas[replica_of[pid, tid]] if len(replicas) > 1 else None
         observed = tuple(_observed(source, number, n, own[n], ranks, replica) for n in own)
         named = f"pid {pid}" if len(threads) == 1 else f"pid {pid}, tid {tid}"
         order = [[seen.action for seen in one.actions] for one in observed]
