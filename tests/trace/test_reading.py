@@ -18,6 +18,7 @@ from unbubble.schedule.placement import Placement, linear
 from unbubble.simulate import simulate
 from unbubble.trace import read
 from unbubble.trace.findings import findings
+from unbubble.trace.groups import BY_TURN
 from unbubble.trace.layout import parse_layout, pipelines
 from unbubble.trace.sources import expand
 
@@ -235,6 +236,24 @@ def test_replicas_are_pipelines_of_their_own(tmp_path):
     assert [p.ranks for p in read([tmp_path], layout="pp2,dp2").pipelines] == [(0, 1), (2, 3)]
     wrong = read([tmp_path], layout="dp2,pp2").pipelines
     assert all(p.timeline is None for p in wrong)
+
+
+def test_ranks_of_two_replicas_that_are_taken_for_one_are_told(tmp_path):
+    """The first rank's second stage was the other replica's, half as fast: of a quarter of the step
+    it was said that the runtime took less than none."""
+    order = generate("1f1b", 2, 4)
+    for number, slower in enumerate((1, 2)):
+        costs = Costs.uniform(order.placement, forward=90_000 * slower, backward=180_000 * slower)
+        write_cuda(tmp_path, simulate(order, costs))
+        for rank, called in enumerate((number, 3 - number)):
+            content = json.loads((tmp_path / f"rank{rank}.json").read_text())
+            content["distributedInfo"] = {"rank": called, "world_size": 4}
+            (tmp_path / f"of{called}.json").write_text(json.dumps(content))
+            (tmp_path / f"rank{rank}.json").unlink()
+    for pipeline in read([tmp_path]).pipelines:
+        assert pipeline.timeline is None
+        assert BY_TURN in pipeline.recovered
+        assert "which belong together --layout says" in pipeline.unknown[-1]
 
 
 def test_a_replica_that_lacks_a_rank_is_not_completed_by_another_s(tmp_path):

@@ -20,6 +20,7 @@ from unbubble.simulate.program import Deadlock, Program
 from unbubble.simulate.replay import timeless
 from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import NOTICEABLE, doubts, too_early
+from unbubble.trace.groups import BY_TURN
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
 from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
@@ -143,13 +144,16 @@ def _can_be(
             "each other; are these sends and receives no pipeline's?"
         )
     tolerated = length // DISORDERED
-    if FROM_RANKS in recovered and (
-        clocks.contradiction > tolerated or too_early(timeline, tolerated)
-    ):
-        raise Missing(
-            "ranks did not wait for what they would need of each other; are the stages in the "
-            "order of the ranks?"
-        )
+    guess = {
+        FROM_RANKS: "are the stages in the order of the ranks?",
+        BY_TURN: "several hold the same stages; which belong together --layout says, or the files "
+        "of one pipeline alone",
+    }
+    for doubtful, question in guess.items():
+        if doubtful in recovered and (
+            clocks.contradiction > tolerated or too_early(timeline, tolerated)
+        ):
+            raise Missing(f"ranks did not wait for what they would need of each other; {question}")
 
 
 def _merged(told: Sequence[tuple[int, Doubt]], ranks: Sequence[int]) -> list[str]:

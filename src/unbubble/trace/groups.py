@@ -1,6 +1,7 @@
 """Groups: which ranks of a job make a pipeline together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from unbubble.errors import InputError
@@ -9,6 +10,8 @@ from unbubble.trace.layout import parse_layout
 from unbubble.trace.layout import pipelines as pipelines_of
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import Observed, RankSteps
+
+BY_TURN = "pipelines, from the order of the ranks that hold the same stages"
 
 
 class Group(NamedTuple):
@@ -81,4 +84,7 @@ def _by_stages(chosen: Sequence[Observed]) -> list[Group]:
             f"{len(found)} pipelines have the same stages and a rank of some is missing, so which "
             "ranks belong together cannot be told; --layout says it"
         )
+    if len(found) > 1:
+        found = [[replace(one, recovered=(*one.recovered, BY_TURN)) for one in group]
+                 for group in found]  # fmt: skip
     return [Group(group, mixed=mixed) for group in found]
