@@ -154,12 +154,16 @@ def test_one_stage_has_both_ends(unbubble):
         ("0_Embedding 1_LlamaDecoderLayer 2_LlamaDecoderLayer 3_LlamaRMSNorm 4_Linear", "2,3",
          "Et|tL"),
         ("embedding dense.0 moe.1 output_layer", "1,3", "E|ttL"),
-        # the norm away from the head, half of the embedding, parts of layers, no head
+        ("embed block.0 block.1 norm head loss", "2,4", "Et|tL"),
+        ("layer.0 layer.1 layer.2", "2,1", "Ett|tL"),
+        # the norm away from the head, half of the embedding, parts of layers, no head, no layer
         ("embed_tokens layers.0 layers.1 norm lm_head", "4,1", None),
         ("wte wpe h.0 h.1 lm_head", "1,4", None),
         ("embed attn.0 mlp.0 attn.1 mlp.1 head", "3,3", None),
         ("embed layers.0 layers.1 mtp.0 head", "3,2", None),
         ("embed layers.0 layers.1 layers.2", "2,2", None),
+        ("embed norm head", "1,2", None),
+        ("linear.0 linear.1", "1,1", None),
     ],
 )  # fmt: skip
 def test_megatrons_layout_counts_layers_alone(unbubble, tmp_path, names, split, layout):

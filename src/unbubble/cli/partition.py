@@ -164,37 +164,43 @@ def exports(split: Sequence[int], rows: "Costs", placement: "Placement") -> dict
     bounds = [0, *accumulate(split)]
     found = {"deepspeed": f"parts = {bounds}"} if len(split) == ranks else {}
     names = [row.name.lower() for row in rows.stages]
-    named = any(names)
-    tokens = _tokens(names, bounds) if named else ["t"] * rows.num_stages
+    alone = _layers_alone(names)
+    tokens = ["t"] * len(names) if alone else _tokens(names, bounds)
     if tokens:
         stages = ["".join(tokens[a:b]) for a, b in pairwise(bounds)]
-        if not named:  # decoder layers only: the embedding and the loss join the ends
+        if alone:  # the embedding and the loss join the ends
             stages[0] = f"E{stages[0]}"
             stages[-1] += "L"
         found["megatron"] = f'--pipeline-model-parallel-layout "{"|".join(map(_short, stages))}"'
-    if not named and len(split) == ranks:
+    if alone and len(split) == ranks:
         share = rows.num_stages // ranks
         found["mindformers"] = f"offset = {[held - share for held in split]}"
     return found
 
 
 _FRONT = re.compile(r"emb|wte|wpe|rotary|drop")
-_NORM = re.compile(r"norm|\bln")
 _LAST = re.compile(r"head|output|linear|logits|loss")
-_PART = re.compile(rf"{_FRONT.pattern}|{_NORM.pattern}|{_LAST.pattern}|attn|attention|mlp|ffn|mtp")
+_BACK = re.compile(rf"{_LAST.pattern}|norm|\bln")
+_PART = re.compile(rf"{_FRONT.pattern}|{_BACK.pattern}|attn|attention|mlp|ffn|mtp")
+
+
+def _layers_alone(names: Sequence[str]) -> bool:
+    """Whether rows are the layers of a model without its ends: all of one name, but for numbers."""
+    return len({re.sub(r"\d+", "", name) for name in names}) == 1 and not _PART.search(names[0])
 
 
 def _tokens(names: Sequence[str], bounds: Sequence[int]) -> list[str]:
     """Megatron's letters of rows, by their names: what is beside the embedding at the front and the
-    norm before the head go with these and have none. Empty where the rows between are not whole
-    layers, or a split has the ends apart."""
+    head at the back goes with these and has none. Empty where the rows between are not whole
+    layers, or a split has the parts of an end on several stages."""
     front = len(names) - len([*dropwhile(_FRONT.search, names)])
-    norms = len([*takewhile(_NORM.search, names[-2::-1])])
-    layers = names[front : len(names) - 1 - norms]
-    whole = bounds[1] >= front > 0 and bounds[-2] < len(names) - norms
-    if not whole or not _LAST.search(names[-1]) or any(map(_PART.search, layers)):
+    back = len([*takewhile(_BACK.search, names[::-1])])
+    layers, tail = names[front : len(names) - back], names[len(names) - back :]
+    ends = front and any(map(_LAST.search, tail))
+    together = bounds[1] >= front and bounds[-2] <= len(names) - back
+    if not (layers and ends and together) or any(map(_PART.search, layers)):
         return []
-    return ["E", *[""] * (front - 1), *["t"] * len(layers), *[""] * norms, "L"]
+    return ["E", *[""] * (front - 1), *["t"] * len(layers), *[""] * (back - 1), "L"]
 
 
 def _short(stage: str) -> str:
