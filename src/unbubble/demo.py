@@ -13,7 +13,7 @@ from unbubble.costs import Costs
 from unbubble.costs_file import dump_costs
 from unbubble.errors import InputError, RunError
 from unbubble.families import generate
-from unbubble.files import write_text
+from unbubble.files import expect_writable, write_text
 from unbubble.partition import even, improve, partition, stage_costs
 from unbubble.plan import Plan, Prediction, dump_plan
 from unbubble.prediction import as_pytorch_runs, lowered, predict
@@ -81,6 +81,7 @@ def demo(
     """
     need_torch()
     folder.mkdir(parents=True, exist_ok=True)
+    expect_writable(folder / "costs.json")
     say(wrapped(f"profiling {target}: {rounds} rounds in {ranks} processes at once"))
     found = profile(target, processes=ranks, rounds=rounds, on_progress=on_progress)
     layers = found.costs

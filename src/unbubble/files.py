@@ -82,19 +82,28 @@ def replacing(path: str | Path) -> Iterator[IO[Any]]:
     folder cannot be written, InputError for what is no path.
     """
     if not _replaceable(path):
-        with open(path, "wb") as direct:
+        with _named(path), open(path, "wb") as direct:
             yield direct
         return
     beside, target = _beside(path), _target(path)
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
     try:
-        with beside:
+        with _named(path), beside:
             yield beside
         os.chmod(beside.name, mode)
         os.replace(beside.name, target)
-    except BaseException as error:
+    except BaseException:
         os.unlink(beside.name)
-        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
+        raise
+
+
+@contextmanager
+def _named(path: str | Path) -> Iterator[None]:
+    """An error that names no file, as of a disk that is full, is of this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and not isinstance(error, BrokenPipeError):
             raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 

@@ -141,3 +141,12 @@ def test_an_interrupt_while_a_class_is_made(monkeypatch, capsys):
     monkeypatch.setattr(cli, "main", making)
     assert invoke(["bubble"]) == 130
     assert capsys.readouterr().err == "unbubble: interrupted\n"
+
+
+def test_a_file_that_may_grow_no_further_is_a_failure(tmp_path):
+    """Behind `ulimit -f` the input was to blame."""
+    args = ["simulate", "--schedule", "1f1b", "-p", "8", "-m", "64", "--html", str(tmp_path / "a")]
+    limited = ["sh", "-c", 'ulimit -f 8; "$@"', "sh", *COMMAND, *args]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"unbubble: {tmp_path}/a: File too large\n")
+    assert os.listdir(tmp_path) == []

@@ -7,11 +7,13 @@ import sys
 from dataclasses import replace
 
 import pytest
+from tests.sweeps import Runner
 
 from unbubble import Costs, Duration, StageCosts
 from unbubble.action import Kind
 from unbubble.families import generate
 from unbubble.plan import Batch, Plan, dump_plan, load_plan
+from unbubble.runtime import run as module
 from unbubble.trace.recording import load_recording
 
 CLASSES = ("compute", "bubble", "imbalance_static", "imbalance_jitter", "communication", "overhead")
@@ -114,3 +116,12 @@ def test_a_missing_plan(unbubble, tmp_path):
     result = unbubble(f"run {tmp_path}/none.json")
     assert result.status == 2
     assert "No such file" in result.err
+
+
+def test_a_disk_that_is_full_takes_no_figures_with_it(unbubble, plan, monkeypatch):
+    """The run had been made, and of its steps nothing was told. The file had no name."""
+    monkeypatch.setattr(module, "run", Runner())
+    result = unbubble(f"run {plan} --json --recording /dev/full")
+    assert result.status == 1
+    assert result.err.splitlines()[-1] == "unbubble: /dev/full: No space left on device"
+    assert len(json.loads(result.out)["step_times_s"]) == 8

@@ -2,15 +2,17 @@
 
 import json
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from tests.sweeps import Runner, costs, swept
 
-from unbubble import Costs, Duration, StageCosts
+from unbubble import Costs, Duration, InputError, StageCosts
 from unbubble.cli.swept import Swept
 from unbubble.families import generate
 from unbubble.partition import stage_costs
 from unbubble.plan import Batch, Plan, dump_plan
+from unbubble.runtime import doubling
 
 TINY = "unbubble.runtime.decoder:tiny"
 QUICK = "--run --steps 1 --warmup 0 --json"
@@ -129,3 +131,20 @@ def test_inside_torchrun(refused, tmp_path, monkeypatch):
         monkeypatch.setenv(key, "0")
     line = f"sweep --plan {plan_of(tmp_path)} --run --model m:f"
     assert "a sweep starts its own processes" in refused(line)
+
+
+def test_rows_that_are_finished_are_kept_whatever_ends_the_sweep(unbubble, tmp_path, monkeypatch):
+    """A microbatch of another shape at the third m took the rows of the first two with it."""
+    runner = Runner()
+
+    def run(setups, target, **options):
+        if runner.launches:
+            raise InputError("microbatch 9 has other shapes")
+        return runner(setups, target, **options)
+
+    monkeypatch.setattr(doubling, "Steps", partial(doubling.Steps, run=run))
+    path = plan_of(tmp_path, model=TINY)
+    result = unbubble(f"sweep --plan {path} --most 8 --pays 0% {QUICK}")
+    assert result.status == 2
+    assert [row["microbatches"] for row in json.loads(result.out)["rows"]] == [2, 4]
+    assert json.loads(result.out)["ended"] == "microbatch 9 has other shapes"

@@ -1,6 +1,7 @@
 """unbubble watch: lines, JSON, metrics."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import urllib.request
 import pytest
 from tests.records import lines, write
 
+from unbubble.cli import invoke
 from unbubble.trace.live import Run, encode
 
 
@@ -134,3 +136,18 @@ def test_pipelines_of_a_job_are_told_apart(unbubble, folder):
     assert [line[:18] for line in out.splitlines()] == [
         "pipeline 0  step 7", "pipeline 4  step 7", "pipeline 4  step 8",
     ]  # fmt: skip
+
+
+def test_a_folder_that_goes_is_told(folder, capsys, monkeypatch):
+    """The watch went on without a word."""
+
+    def sleep(seconds):
+        if not folder.exists():
+            raise KeyboardInterrupt
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert invoke(["watch", str(folder)]) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    told = f"{folder}: gone; steps are told once it is there again"
+    assert said == f"{told} unbubble: interrupted"

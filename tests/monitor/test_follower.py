@@ -1,13 +1,16 @@
 """Following a folder while it grows, and the figures of its steps."""
 
+import json
 from fractions import Fraction
 
+import msgspec
 import pytest
 from tests.records import lines, write
 
 from unbubble import InputError, attribute
 from unbubble.monitor import Follower, summary
 from unbubble.monitor import follower as module
+from unbubble.trace.live import Step, encode
 
 
 def steps(ready):
@@ -106,3 +109,17 @@ def test_the_summary_is_the_attribution_of_the_step(tmp_path):
     assert found["idle_cost"] == pytest.approx(float(idle) * 36 / 3600)
     assert found["slowest_rank"] == 5
     assert summary(ready)["idle_cost"] is None
+
+
+def test_a_record_that_contradicts_itself_is_told_and_the_next_ones_too(tmp_path):
+    """It ended the watch, and every watch that was started again."""
+    for rank in range(2):
+        found = lines(rank, [7, 8])
+        if rank:
+            body = json.loads(found[2])[1]
+            found[2] = encode(msgspec.convert(body | {"waits": body["waits"][1:]}, Step))
+        write(tmp_path, rank, found)
+    bad, good = map(summary, Follower([tmp_path]).poll())
+    assert (bad["step"], bad["step_s"], bad["pipeline_ranks"]) == (7, None, [4, 5])
+    assert "step 7: " in bad["unknown"][0]
+    assert good["step_s"] is not None

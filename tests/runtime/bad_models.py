@@ -97,3 +97,18 @@ def transposed():
     second = nn.Linear(4, 4)
     second.weight = nn.Parameter(second.weight.detach().t())
     return _layers(nn.Linear(4, 4), second)
+
+
+def loss_of_none():
+    layers, _, batch = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    return layers, lambda out, y: None, batch
+
+
+def loss_of_samples():
+    layers, _, batch = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    return layers, lambda out, y: (out - y).square().mean(1), batch
+
+
+def of_another_seed():
+    torch.manual_seed(os.getpid())
+    return _layers(nn.Linear(4, 4), nn.Linear(4, 4))

@@ -64,6 +64,19 @@ def test_gradients_that_the_model_changes_by_itself_are_not_blamed_on_the_schedu
     assert "a loss that is no mean" in measured.gradients.blame
 
 
+def test_a_model_that_is_another_on_every_rank_is_not_the_schedules_fault():
+    """It reseeds itself by its process, and the schedule was said not to train the same model."""
+    (measured,) = run_bad("of_another_seed", verify=True)
+    assert measured.gradients.apart == ["parameters"]
+    assert "parameters are not the same on every rank" in measured.gradients.blame
+
+
+def test_a_loss_of_no_single_number_is_the_users_to_fix():
+    """PyTorch's own sentence about grads was told, as a failure of the rank."""
+    with pytest.raises(InputError, match=r"loss returned a tensor of shape \(4,\); it must"):
+        run_bad("loss_of_samples")
+
+
 def test_parameters_may_lie_in_memory_as_they_like():
     """gloo sends what is contiguous, and the run failed."""
     (measured,) = run_bad("transposed", verify=True)

@@ -1,11 +1,12 @@
 """Segments: the files of a rank's steps, which turn over and never stop a training."""
 
 import os
+import shutil
 
 import pytest
 
 from unbubble import InputError
-from unbubble.runtime.segments import Segments
+from unbubble.runtime.segments import Segments, later_run
 from unbubble.trace.live import Run, Step, read
 
 
@@ -79,3 +80,56 @@ def test_a_disk_that_fails_is_warned_of_once(tmp_path, monkeypatch):
 def test_limits_that_keep_nothing_are_refused(tmp_path):
     with pytest.raises(InputError, match="keep 1"):
         Segments(tmp_path, run(), max_bytes=1, keep=1)
+
+
+def test_two_jobs_in_one_folder_leave_each_others_files(tmp_path):
+    """The job that began first removed each of its files as it made it, and the other the file
+    that the first one wrote: their steps were nowhere, without a word."""
+    first = Segments(tmp_path, run("a"), max_bytes=1 << 20, keep=2)
+    second = Segments(tmp_path, run("b"), max_bytes=1, keep=2)
+    for i in range(4):
+        write(second, i)
+    write(first, 7)
+    assert numbers(tmp_path) == [[7], [2], [3]]
+    again = Segments(tmp_path, run("a0"), max_bytes=1 << 20, keep=2)
+    write(again, 8)
+    assert [8] in numbers(tmp_path)
+    for segments in (first, second, again):
+        segments.close()
+    Segments(tmp_path, run("c"), max_bytes=1, keep=2).close()
+    assert numbers(tmp_path) == [[3], []]
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path):
+    """Steps went on into a file without a name until it was full."""
+    segments = Segments(tmp_path / "steps", run(), max_bytes=1 << 20, keep=2)
+    write(segments, 0)
+    shutil.rmtree(tmp_path / "steps")
+    write(segments, 1)
+    assert numbers(tmp_path / "steps") == [[1]]
+
+
+def test_a_run_is_named_behind_those_in_the_folder(tmp_path):
+    """After the clock was set back a new run sorted before the old one: its files were removed as
+    soon as they were made, and the old run was the one that was read."""
+    before = "29991231T235959-ffffffff"
+    Segments(tmp_path, run(before), max_bytes=1, keep=2).close()
+    Segments(tmp_path, run("any"), max_bytes=1, keep=2).close()
+    assert later_run(tmp_path)[:15] == "30000101T000000"
+    assert later_run(tmp_path / "none") < before
+
+
+def test_an_interrupt_leaves_no_step_without_its_order(tmp_path, monkeypatch):
+    """The order counted as written before it was, and the steps after it could not be read."""
+    segments = Segments(tmp_path, run(), max_bytes=1 << 20, keep=2)
+
+    def interrupted(line):
+        raise KeyboardInterrupt
+
+    whole = segments._append
+    monkeypatch.setattr(segments, "_append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(segments, 0)
+    monkeypatch.setattr(segments, "_append", whole)
+    write(segments, 0)
+    assert numbers(tmp_path) == [[0]]

@@ -23,3 +23,9 @@ from unbubble.runtime.workload import load
 def test_what_cannot_be_trained_is_the_users_to_fix(model, message):
     with pytest.raises(InputError, match=message):
         load(f"bad_models:{model}").batch(0, 2)
+
+
+def test_a_loss_that_returns_nothing_is_the_users_to_fix():
+    """TypeError: unsupported operand type(s) for /: 'NoneType' and 'int'."""
+    with pytest.raises(InputError, match="loss returned NoneType; it must return a tensor of one"):
+        load("bad_models:loss_of_none").loss(None, None)

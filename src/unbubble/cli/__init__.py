@@ -7,7 +7,7 @@ threshold was passed · 130 interrupted. Never a traceback (set UNBUBBLE_DEBUG=1
 import os
 import signal
 import sys
-from errno import EDQUOT, EIO, ENOSPC
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -43,7 +43,7 @@ SAID = {
 }  # fmt: skip
 """What training frameworks call an option, and what it is called here."""
 
-FAILED = (ENOSPC, EDQUOT, EIO)
+FAILED = (ENOSPC, EDQUOT, EFBIG, EIO)
 """Not the input's fault, though they name a file."""
 
 

@@ -59,8 +59,9 @@ def command(
     text = format_costs(
         found.costs, rows="layers", notes=found.notes(target), row_notes=found.row_notes()
     )
-    write_text(output, text)
-    if as_json:
-        click.echo(text, nl=False)
-    else:
-        say(f"{found.table()}\n\nwritten to {output}")
+    try:
+        write_text(output, text)
+    finally:  # a disk that is full does not take what was measured with it
+        click.echo(text, nl=False) if as_json else say(found.table())
+    if not as_json:
+        say(f"\nwritten to {output}")

@@ -82,28 +82,30 @@ def command(
     if not is_main():
         return
     outcome = Outcome(predicted=predicted, measured=measured)
-    if recording:
-        measured.save(recording)
-    if svg or chrome or html:
-        write(
-            predicted,
-            measured=outcome.typical,
-            svg=svg,
-            chrome=chrome,
-            html=html,
-            title=plan.name,
-            facts=[("plan", plan_path), ("model", target)],
-            costs=plan.costs,
-            attributions=[outcome.predicted_attribution, outcome.attribution],
-            gradients=outcome.gradients,
-        )
-    if as_json:
-        print_json(outcome.document() | {"left_out": missing})
-    else:
-        order = plan.schedule
-        head = f"{order.name or 'custom'}, {order.ranks} ranks, {order.microbatches} microbatches"
-        say(f"{head}, {target}")
-        click.echo("\n".join(outcome.lines()))
+    try:
+        if recording:
+            measured.save(recording)
+        if svg or chrome or html:
+            write(
+                predicted,
+                measured=outcome.typical,
+                svg=svg,
+                chrome=chrome,
+                html=html,
+                title=plan.name,
+                facts=[("plan", plan_path), ("model", target)],
+                costs=plan.costs,
+                attributions=[outcome.predicted_attribution, outcome.attribution],
+                gradients=outcome.gradients,
+            )
+    finally:  # a disk that is full does not take what was measured with it
+        if as_json:
+            print_json(outcome.document() | {"left_out": missing})
+        else:
+            order = plan.schedule
+            name = order.name or "custom"
+            say(f"{name}, {order.ranks} ranks, {order.microbatches} microbatches, {target}")
+            click.echo("\n".join(outcome.lines()))
     if (gradients := measured.gradients) and not gradients.equal:
         raise RunError(
             f"the gradients differ from one process by {gradients.shown} in "

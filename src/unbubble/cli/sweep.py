@@ -11,7 +11,7 @@ from unbubble.cli import options as shared
 from unbubble.cli.measurements import measurements, sizes
 from unbubble.cli.output import print_json, warn
 from unbubble.cli.progress import progress
-from unbubble.errors import InputError, RunError
+from unbubble.errors import InputError
 
 if TYPE_CHECKING:
     from unbubble.cli.swept import Swept
@@ -268,7 +268,7 @@ def _run(
             for each in variants:
                 with swept.one_of(chosen, each.virtual):
                     swept.take(rows(each, tell), each.layers_per_stage)
-    except (KeyboardInterrupt, RunError) as error:
+    except BaseException as error:
         swept.ended = str(error) or "interrupted"
         if swept.rows:
             _show(swept, as_json)

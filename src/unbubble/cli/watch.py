@@ -67,7 +67,12 @@ def command(
         exporter = Exporter()
         if port:
             exporter.serve(port, address)
+    gone: list[Path] = []
     for look, news in enumerate(_looks(follower, interval, once)):
+        before, gone = gone, [folder for folder in follower.folders if not folder.is_dir()]
+        if gone and gone != before:
+            told = f"{', '.join(map(str, gone))}: gone; steps are told once it is there again"
+            click.echo(wrapped(told), err=True)
         if not look and not news:
             click.echo(wrapped(_nothing(follower)), err=True)
         for ready in news if as_json or once else news[-MOST_BEHIND:]:

@@ -4,6 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 from unbubble.attribution import attribute
+from unbubble.errors import InputError
 from unbubble.monitor.follower import Ready
 from unbubble.trace.findings import classes, fractions
 from unbubble.trace.observed import NS
@@ -15,15 +16,18 @@ def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
     """The figures as JSON values, times in seconds, fractions between 0 and 1 and means over the
     ranks. `price`: of one device for an hour, each rank being one; `idle_cost` is in its currency.
 
-    What cannot be told is None, and `unknown` says why. Raises InputError for a record that
-    contradicts itself.
+    What cannot be told is None, and `unknown` says why: also of a record that contradicts itself,
+    since the next steps are none the worse.
     """
-    pipeline = ready.pipeline()
+    try:
+        pipeline, unknown = ready.pipeline(), []
+    except InputError as error:
+        pipeline, unknown = None, [str(error)]
     answer: dict[str, Any] = {
         "run": ready.run,
         "step": ready.step,
         "begun_s": ready.begun_s,
-        "pipeline_ranks": list(pipeline.ranks),
+        "pipeline_ranks": list(ready.ranks),
         "step_s": None,
         "bubble_fraction": None,
         "fractions": None,
@@ -32,11 +36,11 @@ def summary(ready: Ready, price: Fraction | None = None) -> dict[str, Any]:
         "slowest_rank": None,
         "clock_uncertainty_s": None,
         "ranks": [],
-        "unknown": list(pipeline.unknown),
+        "unknown": unknown if pipeline is None else list(pipeline.unknown),
         "unit": "s",
     }
-    timeline = pipeline.timeline
-    if timeline is None or pipeline.clocks is None:
+    timeline = pipeline.timeline if pipeline else None
+    if pipeline is None or timeline is None or pipeline.clocks is None:
         return answer
     uncertainty = pipeline.clocks.uncertainty
     rows = classes(pipeline, attribute(timeline))

@@ -10,13 +10,15 @@ GRADIENT_TOLERANCE = 1e-5
 class Gradients(msgspec.Struct, kw_only=True):
     """The largest difference of any parameter's gradient, and how many parameters were compared.
 
-    None is a difference that is no number. `of_model`: one process differs as well, as soon as it
-    takes the batch in microbatches, so that it is the model and not the schedule.
+    None is a difference that is no number. Where it is the model and not the schedule: `apart` is
+    what the model made otherwise on some rank; `of_model`: one process differs as well, as soon as
+    it takes the batch in microbatches.
     """
 
     largest_difference: float | None
     parameter: str
     parameters: int
+    apart: list[str] = []
     of_model: bool = False
 
     @property
@@ -32,6 +34,12 @@ class Gradients(msgspec.Struct, kw_only=True):
     @property
     def blame(self) -> str:
         """What is wrong where they are not equal."""
+        if self.apart:
+            return (
+                f"the model's {' and '.join(self.apart)} are not the same on every rank: its "
+                "function must make the same in every process (it may have a seed of its own, or "
+                "draw the data anew at every call)"
+            )
         if not self.of_model:
             return "the schedule does not train the same model"
         return (

@@ -85,6 +85,7 @@ class Outcome:
                 "parameters": gradients.parameters,
                 "tolerance": GRADIENT_TOLERANCE,
                 "equal": gradients.equal,
+                "apart": gradients.apart,
                 "of_model": gradients.of_model,
             },
             "attribution": _classes(self.attribution),

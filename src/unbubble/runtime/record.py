@@ -14,14 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter_ns, time_ns
 from types import TracebackType
 from typing import Any
-from uuid import uuid4
 
 import torch
 from torch import distributed as dist
@@ -31,7 +29,7 @@ from torch.distributed.pipelining.stage import _PipelineStageBase
 from unbubble.errors import InputError
 from unbubble.runtime.device import DeviceClock, DeviceRecorder
 from unbubble.runtime.recorder import Recorder, stages_of
-from unbubble.runtime.segments import Segments
+from unbubble.runtime.segments import Segments, later_run
 from unbubble.trace.live import Run, Step
 from unbubble.trace.recorded import Columns
 
@@ -70,7 +68,8 @@ class record:  # noqa: N801  # a context manager, named as it reads in a loop
         stages = self._stages + [s for schedule in self._schedules for s in stages_of(schedule)]
         if not stages:
             raise InputError("record needs the pipeline's schedule, or its stages; none was given")
-        self._segments = Segments(folder, _run(stages[0].group), max_bytes=max_bytes, keep=keep)
+        run = _run(stages[0].group, folder)
+        self._segments = Segments(folder, run, max_bytes=max_bytes, keep=keep)
         self._recorder = recorder_of(torch.device(stages[0].device))
         self._present: _Taken | None = None
         self._taken: deque[_Taken] = deque()
@@ -205,10 +204,10 @@ def recorder_of(device: torch.device) -> Recorder:
     return Recorder() if device.type == "cpu" else DeviceRecorder(DeviceClock.of(device))
 
 
-def _run(group: Any) -> Run:
+def _run(group: Any, folder: str | Path) -> Run:
     """Who this process is. All ranks of a job get the same run, without waiting for one another."""
     number = next(_numbers)
-    mine = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid4().hex[:8]}"
+    mine = later_run(folder)
     ranks = [0]
     if dist.is_initialized():
         store = dist.distributed_c10d._get_default_store()

@@ -4,9 +4,11 @@ Both accumulate over two steps on different data, which also catches a runtime t
 earlier step has left. Rank 0 is that process; each stage's owner compares its own parameters.
 """
 
+from collections.abc import Iterable
 from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgspec
 import torch
@@ -54,8 +56,30 @@ def gradients(pipeline: "Pipeline") -> dict[str, Any]:
         parameters=len(everything),
     )
     if not found.equal:
-        found.of_model = _of_model(pipeline, expected, float(floor))
+        found.apart = _apart(pipeline)
+        found.of_model = not found.apart and _of_model(pipeline, expected, float(floor))
     return msgspec.to_builtins(found)
+
+
+def _apart(pipeline: "Pipeline") -> list[str]:
+    """What the model has made otherwise on some rank: each made all of it, from the same seed."""
+    workload, batches = pipeline.workload, range(STEPS)
+    count = pipeline.job.microbatches
+    mine = {
+        "parameters": _digest(p for layer in workload.layers for p in layer.parameters()),
+        "data": _digest(x for n in batches for x in workload.batch(n * count, count)),
+    }
+    all_ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(all_ranks, mine)
+    return [what for what in mine if len({one[what] for one in all_ranks}) > 1]
+
+
+def _digest(tensors: Iterable[torch.Tensor]) -> int:
+    found = 0
+    for tensor in tensors:
+        plain = tensor.detach().contiguous().flatten()
+        found = crc32(plain.view(torch.uint8).numpy(), found)
+    return found
 
 
 def _of_model(pipeline: "Pipeline", expected: Grads, floor: float) -> bool:

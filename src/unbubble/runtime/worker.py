@@ -108,6 +108,8 @@ class Pipeline:
                     **({"target": targets, "losses": losses} if self.holds_last else {}),
                     return_outputs=False,
                 )
+            except InputError:
+                raise
             except Exception as error:
                 where = f"in {self.recorder.action}: " if self.recorder.action else ""
                 raise RunError(where + sentence(error)) from None

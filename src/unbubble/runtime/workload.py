@@ -15,7 +15,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,7 +104,8 @@ def load(target: str, seed: int = 0) -> Workload:
             + (f"; did you mean {' or '.join(near)}?" if near else "")
         )
     torch.manual_seed(seed)
-    return _workload(target, function(*arguments))
+    made = _workload(target, function(*arguments))
+    return replace(made, loss=partial(_one_number, target, made.loss))
 
 
 def _workload(target: str, made: Any) -> Workload:
@@ -136,6 +138,19 @@ def _workload(target: str, made: Any) -> Workload:
                     "PyTorch's pipeline stages cannot tie weights"
                 )
     return made
+
+
+def _one_number(target: str, loss: Callable[..., Any], output: Any, wanted: Any) -> torch.Tensor:
+    """The loss; PyTorch's own errors name neither it nor the function that returned it."""
+    found = loss(output, wanted)
+    if isinstance(found, torch.Tensor) and found.numel() == 1:
+        return found
+    tensor = isinstance(found, torch.Tensor)
+    what = f"a tensor of shape {tuple(found.shape)}" if tensor else f"{type(found).__name__}"
+    raise InputError(
+        f"{target}: loss returned {what}; it must return a tensor of one number, the mean over the "
+        "samples of a microbatch, as in (output - target).square().mean()"
+    )
 
 
 def _is_microbatch(value: Any) -> bool:
