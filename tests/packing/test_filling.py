@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unbubble.action import unpack
 from unbubble.costs import Costs
 from unbubble.packing import ahead, filling, kernel
 from unbubble.packing.filling import NEVER, Frame
@@ -55,6 +56,7 @@ def test_every_filling_is_complete_and_as_long_as_it_says(frame, more):
         frame.fill(NEVER),
         frame.fill(frame.bound + more),
         frame.fill(frame.bound + more, strict=False),
+        *(frame.fill(more, pace=True, urgent=urgent) for urgent in frame.urgencies()),
     ):
         schedule = filled.schedule()
         assert check(schedule).good
@@ -100,6 +102,35 @@ def test_a_rank_waits_for_free_within_the_target_and_no_longer():
     assert words(frame.fill(frame.bound), 0) == "F0 F1 I0 F2 I1 F3 W0 I2 I3 W1 W2 W3"
 
 
+def test_at_a_common_pace_a_rank_waits_as_long_as_another_had_to():
+    """Rank 0 has to wait for its first gradient; what fills the others' gaps early then only delays
+    it, and no time to wait is left to them later."""
+    frame = frame_of(
+        3, 6, counts=[3, 2, 1], room=9, forward=2, backward_input=2, backward_weight=3, p2p=1
+    )
+    target = max(frame.work)
+    assert words(frame.fill(target), 2) == "F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 F4 I4 W2 F5 I5 W3 W4 W5"
+    paced = frame.fill(target, pace=True)
+    assert words(paced, 2) == "F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5"
+
+
+def test_nothing_but_memory_delays_what_is_urgent():
+    """W takes 3, most gaps 2: a rank with no time to spare waits before its forwards all the same,
+    until a gap is as long."""
+    frame = frame_of(
+        3, 6, counts=[3, 2, 1], room=9, forward=2, backward_input=2, backward_weight=3, p2p=1
+    )
+    _, forwards = frame.urgencies()
+    filled = frame.fill(max(frame.work), urgent=forwards)
+    assert words(filled, 2) == "F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5"
+
+
+def test_the_ranks_of_an_order_advance_together():
+    frame = frame_of(2, 3, counts=[2, 1], room=4)
+    names = " ".join(str(unpack(frame.program.codes[node])) for node in frame.order)
+    assert names == "0F0 0F1 1F0 1I0 0I0 1F1 0F2 1I1 0I1 1F2 1I2 0I2"
+
+
 def test_the_fewest_forwards_ahead_that_keep_the_idle_time_within_an_allowance():
     costs = Costs.uniform(linear(3), forward=2, backward_input=2, p2p=1)
     way = ahead.way_of(3, costs)
@@ -139,4 +170,4 @@ def test_the_search_gives_a_frame_up_where_its_bound_is_met():
     best, worse = counted(3, 1), counted(1, 1)
     assert filling.shortest([best, worse]).span == best.bound < worse.bound
     assert best.asked == worse.asked == 1
-    assert len(list(best.fillings())) == 13
+    assert len(list(best.fillings())) == 35

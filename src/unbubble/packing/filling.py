@@ -6,6 +6,8 @@
 A W that only partly fits a gap is a choice: run it and delay what comes next, or wait. Waiting is
 free on a rank as long as its span stays within a *target*; delaying is harmless as long as the next
 action still ends by its *deadline*, the latest end with which every rank could meet the target.
+A rank that spends all of a target's idle time early has none left in the drain, where waiting helps
+most. At a common *pace* it waits no longer than the rank that had to wait longest so far.
 """
 
 from array import array
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from unbubble.action import KIND_MASK, Kind
+from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
 from unbubble.costs import Costs
 from unbubble.packing import kernel
 from unbubble.packing.memory import Memory
@@ -26,7 +28,7 @@ NEVER = 1 << 62
 WAY, FIRST, NEXT = 40, (0, 20, 24, 28, 32, 36), ((-2, 2), (-1, 1))
 """Targets are fortieths of the way from a frame's bound to its span when nothing is delayed: first
 a few, then two and one to either side of the best, since spans have about one valley there."""
-MOST_NODES = 1 << 26
+MOST_NODES = 1 << 28
 """The search ends after so many simulated nodes, so that a huge schedule takes a minute."""
 
 
@@ -46,7 +48,13 @@ class Frame:
         self.weights_start = array("i", map(int.__add__, starts, map(len, rows)))
         self.changes = memory.changes(program.codes)
         self.capacity = array("q", memory.capacity)
-        self.order = program.order().order
+        self.lane_of = _filled("i", program.nodes, 0)
+        self.order = _filled("i", sum(map(len, rows)), 0)
+        kernel.in_rounds(
+            starts, self.weights_start, program.needs, self.changes, program.order().order,
+            self.lane_of, _filled("i", program.nodes, 0), _filled("i", program.nodes + 2, 0),
+            self.order,
+        )  # fmt: skip
         self.begins, self.work, least = array("q"), array("q"), []
         ends = self._alone()
         for start, weights, stop in zip(starts, self.weights_start, starts[1:], strict=False):
@@ -67,8 +75,14 @@ class Frame:
             duration[weights:stop] = _filled("q", stop - weights, 0)
         return self.program.run(duration)
 
-    def fill(self, target: int, *, strict: bool = True) -> "Filled":
-        """Fill the frame for a target; a strict filling counts every delay as harmful."""
+    def fill(
+        self, target: int, *, strict: bool = True, pace: bool = False, urgent: bytes = b""
+    ) -> "Filled":
+        """Fill the frame for a target; a strict filling counts every delay as harmful.
+
+        With `pace` the target moves out to the work and waits so far of the rank that has most;
+        `urgent` marks with 1 each node that no W may delay for anything but memory.
+        """
         program, ranks = self.program, self.placement.ranks
         nodes = program.nodes
         deadlines = _filled("q", nodes, -1)
@@ -78,29 +92,50 @@ class Frame:
                 program.lane_start, self.weights_start, program.needs, program.lag,
                 program.duration, self.order, lane_ends, deadlines,
             )  # fmt: skip
-        patience = array("q", (target - work for work in self.work))
-        order, clock = _filled("i", nodes, 0), _filled("q", ranks, 0)
-        position, weight, ready, stack, behind = (_filled("i", ranks, 0) for _ in range(5))
-        held, waited = _filled("q", ranks, 0), _filled("q", ranks, 0)
+        filled, clock = _filled("i", nodes, 0), _filled("q", ranks, 0)
         kernel.fill(
-            program.lane_start, self.weights_start, program.needs, program.lag, program.duration,
-            self.changes, self.capacity, patience, deadlines, _filled("q", nodes, -1), order,
-            position, weight, ready, clock, held, waited, stack, behind, _filled("i", nodes, -1),
+            self.order, self.lane_of, program.lane_start, self.weights_start, program.needs,
+            program.lag, program.duration, self.changes, self.capacity, self.work, target, pace,
+            urgent or bytes(nodes), deadlines, _filled("q", nodes, 0), filled,
+            _filled("i", ranks, 0), _filled("i", ranks, 0), clock, _filled("q", ranks, 0),
+            _filled("q", ranks, 0),
         )  # fmt: skip
-        return Filled(max(map(int.__sub__, clock, self.begins)), order, self)
+        return Filled(max(map(int.__sub__, clock, self.begins)), filled, self)
 
     def fillings(self) -> Iterator["Filled"]:
         """A few ways to fill it, for the shortest to be chosen from."""
         patient, eager = self.fill(NEVER), self.fill(self.bound)
         yield from (patient, eager, self.fill(min(patient.span, eager.span)))
+        yield from self.scan(patient.span)
+        for urgent in self.urgencies():
+            yield self.fill(max(self.work), pace=True, urgent=urgent)
+            yield from self.scan(patient.span, pace=True, urgent=urgent)
+
+    def scan(self, longest: int, *, pace: bool = False, urgent: bytes = b"") -> Iterator["Filled"]:
+        """Fillings for targets from the bound to the longest."""
         spans: dict[int, int] = {}
         for steps in (FIRST, *NEXT):
             best = min(spans, key=spans.__getitem__, default=0)
             for step in steps:
-                target = self.bound + (patient.span - self.bound) * (best + step) // WAY
-                filled = self.fill(target, strict=False)
+                target = self.bound + (longest - self.bound) * (best + step) // WAY
+                filled = self.fill(target, strict=False, pace=pace, urgent=urgent)
                 spans[best + step] = filled.span
                 yield filled
+
+    def urgencies(self) -> Iterator[bytes]:
+        """What may be urgent: nothing, F, the I of a rank's stages after its first, or both. Those
+        I are of microbatches whose way back over all ranks is still to come."""
+        firsts = {self.placement.stages_of(rank)[0] for rank in range(self.placement.ranks)}
+        kinds = [
+            (code & KIND_MASK, code >> STAGE_SHIFT & STAGE_MASK) for code in self.program.codes
+        ]
+        forwards = bytes(kind == Kind.F for kind, _ in kinds)
+        inputs = bytes(kind == Kind.I and stage not in firsts for kind, stage in kinds)
+        yield b""
+        yield forwards
+        if any(inputs):
+            yield inputs
+            yield bytes(map(int.__or__, forwards, inputs))
 
 
 @dataclass(frozen=True)
@@ -135,12 +170,6 @@ def shortest(frames: Iterable[Frame]) -> Filled:
             break
     assert best is not None
     return best
-
-
-def refilled(schedule: Schedule, costs: Costs, memory: Memory) -> Schedule:
-    """The shortest filling of a schedule's F and I."""
-    frame = Frame(without_weights(schedule.codes), schedule.placement, costs, memory)
-    return shortest([frame]).schedule()
 
 
 def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:

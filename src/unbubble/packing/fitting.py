@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from unbubble.costs import Costs
 from unbubble.packing.backfill import backfill, late_weights
-from unbubble.packing.filling import best, refilled, without_weights
+from unbubble.packing.filling import Frame, best, shortest, without_weights
 from unbubble.packing.memory import Memory
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.placement import Placement
@@ -33,4 +33,12 @@ def fitted(
     times = [equal] if costs is None else [costs, equal]
     packed = [Schedule.of_codes(backfill(start, t, memory), placement) for t in times]
     orders = [*also, *packed, start]
-    return best((*orders, *(refilled(order, times[0], memory) for order in orders)), times[0])
+    frames: list[list[array[int]]] = []
+    for order in orders:
+        frame = without_weights(order.codes)
+        if frame not in frames:
+            frames.append(frame)
+    refilled = (
+        shortest([Frame(frame, placement, times[0], memory)]).schedule() for frame in frames
+    )
+    return best((*orders, *refilled), times[0])

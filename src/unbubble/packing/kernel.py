@@ -8,99 +8,112 @@ are the same.
 """
 
 
+def in_rounds(
+    lane_start, weights_start, needs, changes, topological, lane_of, rounds, places, order
+):
+    """Put the F and I in a topological order in which the lanes advance together, and name every
+    node's lane.
+
+    The F up to a lane's first I are of round 0, that I of round 1, the F up to the next of round 2;
+    what needs an action of a later round is of that round. `topological` is any such order of all
+    nodes; `places` has two elements more than there are nodes, 0 on entry.
+    """
+    for lane in range(len(weights_start)):
+        for k in range(lane_start[lane], lane_start[lane + 1]):
+            lane_of[k] = lane
+    nodes = len(topological)
+    for n in range(nodes):
+        k = topological[n]
+        lane = lane_of[k]
+        if k >= weights_start[lane]:
+            continue
+        late = 0
+        if k > lane_start[lane]:
+            late = rounds[k - 1] + (changes[k - 1] <= 0)
+        need = needs[k]
+        if need >= 0 and rounds[need] > late:
+            late = rounds[need]
+        if (late & 1) != (changes[k] <= 0):
+            late += 1
+        rounds[k] = late
+        places[late + 1] += 1
+    for late in range(nodes + 1):
+        places[late + 1] += places[late]
+    for n in range(nodes):
+        k = topological[n]
+        if k < weights_start[lane_of[k]]:
+            order[places[rounds[k]]] = k
+            places[rounds[k]] += 1
+
+
 def fill(
-    lane_start, weights_start, needs, lag, duration, changes, capacity, patience, deadlines,
-    ends, order, position, weight, ready, clock, held, waited, stack, behind, waiter,
+    order, lane_of, lane_start, weights_start, needs, lag, duration, changes, capacity, work,
+    target, pace, urgent, deadlines, ends, filled, weight, ready, clock, held, waited,
 ):  # fmt: skip
-    """Run every lane's F and I in order, its W between them; returns the number of nodes run.
+    """Run every lane's F and I in the given order of all, its W between them.
 
     A W runs in front of an action that needs its memory; where it fits the gap in front of it;
-    where it does not fit, if that action still ends by its deadline or the lane has waited more
-    than `patience` in all. `order[lane_start[r] …]` are the nodes of lane r as they ran, `clock[r]`
-    its end. `ends` and `waiter` are −1 everywhere on entry.
+    where it does not fit, unless the action is urgent, if that still ends by its deadline or the
+    lane's work and waits would exceed the target. With `pace` the target moves out to the longest
+    lane's work and waits so far. `filled[lane_start[r] …]` are the nodes of lane r as they ran,
+    `clock[r]` its end.
     """
     lanes = len(weights_start)
-    done = 0
-    top = 0
     for lane in range(lanes):
-        stack[top] = lanes - 1 - lane
-        top += 1
-        position[lane] = lane_start[lane]
         weight[lane] = weights_start[lane]
         ready[lane] = weights_start[lane]
         clock[lane] = 0
         held[lane] = 0
         waited[lane] = 0
-    while top > 0:
-        top -= 1
-        lane = stack[top]
-        k = position[lane]
-        stop = weights_start[lane]
+    for n in range(len(order)):
+        k = order[n]
+        lane = lane_of[k]
         w = weight[lane]
-        at = k + w - stop
+        at = k + w - weights_start[lane]
         now = clock[lane]
-        while k < stop:
-            arrival = 0
-            need = needs[k]
-            if need >= 0:
-                arrival = ends[need]
-                if arrival < 0:
-                    behind[lane] = waiter[need]
-                    waiter[need] = lane
+        arrival = 0
+        need = needs[k]
+        if need >= 0:
+            arrival = ends[need] + lag[k]
+        while w < ready[lane]:
+            if held[lane] + changes[k] <= capacity[lane]:
+                if arrival <= now:
                     break
-                arrival += lag[k]
-            while w < ready[lane]:
-                if held[lane] + changes[k] <= capacity[lane]:
-                    if arrival <= now:
-                        break
-                    after = now + duration[w]
-                    if (
-                        after > arrival
-                        and after + duration[k] > deadlines[k]
-                        and waited[lane] + arrival - now <= patience[lane]
-                    ):
-                        break
-                now += duration[w]
-                held[lane] += changes[w]
-                order[at] = w
-                at += 1
-                w += 1
-                done += 1
-            if arrival > now:
-                if k > lane_start[lane]:
-                    waited[lane] += arrival - now
-                now = arrival
-            now += duration[k]
-            ends[k] = now
-            held[lane] += changes[k]
-            order[at] = k
+                after = now + duration[w]
+                if (
+                    after > arrival
+                    and after + duration[k] > deadlines[k]
+                    and (urgent[k] or work[lane] + waited[lane] + arrival - now <= target)
+                ):
+                    break
+            now += duration[w]
+            held[lane] += changes[w]
+            filled[at] = w
             at += 1
-            done += 1
-            if changes[k] <= 0:
-                ready[lane] += 1
-            other = waiter[k]
-            while other >= 0:
-                stack[top] = other
-                top += 1
-                other = behind[other]
-            waiter[k] = -1
-            k += 1
-        if k == stop:
-            while w < lane_start[lane + 1]:
-                now += duration[w]
-                order[at] = w
-                at += 1
-                w += 1
-                done += 1
-        position[lane] = k
+            w += 1
+        if arrival > now:
+            if k > lane_start[lane]:
+                waited[lane] += arrival - now
+                if pace and work[lane] + waited[lane] > target:
+                    target = work[lane] + waited[lane]
+            now = arrival
+        now += duration[k]
+        ends[k] = now
+        held[lane] += changes[k]
+        filled[at] = k
+        if changes[k] <= 0:
+            ready[lane] += 1
         weight[lane] = w
         clock[lane] = now
-    return done
+    for lane in range(lanes):
+        for w in range(weight[lane], lane_start[lane + 1]):
+            clock[lane] += duration[w]
+            filled[w] = w
 
 
 def find_deadlines(lane_start, weights_start, needs, lag, duration, order, lane_ends, deadlines):
     """The latest end of every F and I with which lane r can still end by `lane_ends[r]`, were only
-    its last W to follow its last I. `order`: the nodes in topological order; `deadlines`: −1 on
+    its last W to follow its last I. `order`: the F and I in topological order; `deadlines`: −1 on
     entry, and so for W on exit."""
     nodes = len(order)
     for lane in range(len(weights_start)):
@@ -109,8 +122,6 @@ def find_deadlines(lane_start, weights_start, needs, lag, duration, order, lane_
         deadlines[weights_start[lane] - 1] = lane_ends[lane] - duration[lane_start[lane + 1] - 1]
     for back in range(nodes):
         k = order[nodes - 1 - back]
-        if deadlines[k] < 0:
-            continue
         latest = deadlines[k] - duration[k]
         if k > 0 and latest < deadlines[k - 1]:  # before a lane's first is a W of another lane
             deadlines[k - 1] = latest
