@@ -138,6 +138,7 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
         ("-p 4 -m 8 --dp 0", "--dp is 0; it is from 1"),
         ("-p 8 --speedup 100", "99.00% was idle, and with one microbatch no more than 87.50%"),
         ("-p 4 -m 8 --framework jax", "no rule is known for 'jax'"),
+        ("-p 4 -m 8 --framework=", "no rule is known for ''; known are any, megatron"),
         ("-p 4 -m 8 -v 2 --schedule 1f1b", "1f1b has v (stages a rank) of 1, not 2"),
         ("-p 4 -m 8 --schedule naive", "the nearest m that work: 1"),
         ("-p 3 -m 8 --schedule dualpipe", "DualPipe's rule is that p is even"),

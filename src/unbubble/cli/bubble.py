@@ -70,7 +70,7 @@ def command(
     microbatches, samples = _of_batch(microbatches, global_batch, micro_batch, dp)
     entry = None if schedule is None else _family(schedule)
     v = shared.count(1 if virtual is None else virtual, "v", "virtual stages", 1)
-    rules = framework or "any"
+    rules = "any" if framework is None else framework
     known = rule_of("pytorch" if framework is None else rules)  # the families' own are PyTorch's
     name = known.default[v > 1]
     if entry is not None:
