@@ -1,6 +1,10 @@
 """The ways a call ends badly, each with its exit status on the command line, and their words."""
 
 from collections.abc import Callable, Iterable
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+
+FULL = (ENOSPC, EDQUOT, EFBIG, EIO)
+"""What a disk fails with that is full or broken: not the input's fault, though a file is named."""
 
 
 class UnbubbleError(Exception):

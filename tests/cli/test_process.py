@@ -150,3 +150,14 @@ def test_a_file_that_may_grow_no_further_is_a_failure(tmp_path):
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, f"unbubble: {tmp_path}/a: File too large\n")
     assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_the_command_line_is_loaded(tmp_path):
+    """It was a traceback through the imports."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [*COMMAND, "--version"], capture_output=True, env=os.environ | {"PYTHONPATH": path},
+        timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, b"unbubble: interrupted\n")

@@ -111,10 +111,8 @@ def test_an_interrupt_ends_the_processes(tmp_path, endings):
             time.sleep(0.02)
         _, said = parent.communicate(timeout=20)
         assert parent.returncode == 130
-        assert [line for line in said.decode().splitlines() if line] == [
-            f"unbubble: what was found until now is in {tmp_path}/demo/",
-            "unbubble: interrupted",
-        ]
+        # the demo said where that was which it had not found yet
+        assert said.decode().strip() == "unbubble: interrupted"
         assert not any(map(alive, children))
         assert list(jobs.iterdir()) == []
     finally:

@@ -133,3 +133,19 @@ def test_an_interrupt_leaves_no_step_without_its_order(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "_append", whole)
     write(segments, 0)
     assert numbers(tmp_path) == [[0]]
+
+
+def test_a_disk_that_is_full_from_the_start_is_warned_of(tmp_path, monkeypatch):
+    """A job that was started again while it was full did not train."""
+
+    def full(file, line):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device; steps are no longer"):
+        segments = Segments(tmp_path, run(), max_bytes=1 << 20, keep=2)
+    write(segments, 0)
+    monkeypatch.undo()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):  # to be told while somebody is there
+        Segments(tmp_path / "file", run(), max_bytes=1 << 20, keep=2)

@@ -7,14 +7,13 @@ threshold was passed · 130 interrupted. Never a traceback (set UNBUBBLE_DEBUG=1
 import os
 import signal
 import sys
-from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from importlib import import_module
 from io import TextIOWrapper
 
 import click
 
 from unbubble import __version__
-from unbubble.errors import UnbubbleError, excerpt, suggestion
+from unbubble.errors import FULL, UnbubbleError, excerpt, suggestion
 
 COMMANDS = {
     "bubble": "closed forms of the bubble, instantly",
@@ -42,9 +41,6 @@ SAID = {
     "--micro-batch-size": "--micro-batch", "--num-layers": "--layers",
 }  # fmt: skip
 """What training frameworks call an option, and what it is called here."""
-
-FAILED = (ENOSPC, EDQUOT, EFBIG, EIO)
-"""Not the input's fault, though they name a file."""
 
 
 class Group(click.Group):
@@ -141,7 +137,7 @@ def invoke(args: list[str] | None = None) -> int:
         return 1  # whoever read our output has gone: leave quietly
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        status = 2 if name and error.errno not in FAILED else 1
+        status = 2 if name and error.errno not in FULL else 1
         return _fail(f"{name}{error.strerror or error}", status)
     except Exception as error:
         if _interrupted(error):

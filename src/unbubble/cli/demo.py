@@ -51,7 +51,7 @@ def command(
                 on_progress=tell,
             )
     except KeyboardInterrupt:
-        if folder.is_dir():
+        if folder.is_dir() and any(folder.iterdir()):
             click.echo(f"unbubble: what was found until now is in {folder}/", err=True)
         raise
     if as_json:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-from unbubble.errors import InputError
+from unbubble.errors import FULL, InputError
 from unbubble.trace.live import SUFFIX, Order, Run, Step, encode
 
 _STAMP, _STAMP_WIDTH = "%Y%m%dT%H%M%S", 15
@@ -26,7 +26,7 @@ def later_run(folder: str | Path) -> str:
     back: the last one by name is the one that is read, and the first ones go."""
     moment = datetime.now(UTC)
     for path in Path(folder).glob(f"*{SUFFIX}"):
-        with suppress(ValueError):  # a run that is named otherwise
+        with suppress(ValueError, OverflowError):  # a run that is named otherwise
             begun = datetime.strptime(path.name[:_STAMP_WIDTH], _STAMP).replace(tzinfo=UTC)
             moment = max(moment, begun + timedelta(seconds=1))
     return f"{moment:{_STAMP}}-{uuid4().hex[:8]}"
@@ -47,7 +47,12 @@ class Segments:
         self._orders: dict[tuple[str, ...], int] = {}
         self._number = self._bytes = 0
         self._file = -1
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._give_up(error)
 
     def write(self, actions: Sequence[str], step: Step) -> None:
         """Append a step; `actions` name its columns, `step.order` is filled in.
@@ -69,12 +74,12 @@ class Segments:
             step.order = number
             self._append(encode(step))
         except OSError as error:
-            self.close()
-            warnings.warn(
-                f"{self.folder}: {error.strerror}; steps are no longer recorded",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.close()
+        words = f"{self.folder}: {error.strerror}; steps are no longer recorded"
+        warnings.warn(words, RuntimeWarning, stacklevel=3)
 
     def close(self) -> None:
         """Nothing is written from here on."""
