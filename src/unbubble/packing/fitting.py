@@ -25,14 +25,14 @@ def fitted(
     those made from the F and I of the rows:
 
     1. with W as late as memory allows;
-    2. that backfilled, for the costs and for equal times; where there is no other order, also for
-       W of no time, so that the last I wait for none;
+    2. that backfilled, for the costs and for equal times; where there is no other order, for costs
+       also with W of no time, so that the last I wait for none;
     3. all of these, and `also`, with their W placed anew.
     """
     equal = Costs.uniform(placement)
     start = Schedule.of_codes(late_weights(without_weights(rows), memory), placement)
     times = [equal] if costs is None else [costs, equal]
-    light = () if also else (Costs.uniform(placement, backward_weight=0),)
+    light = () if also or costs is None else (Costs.uniform(placement, backward_weight=0),)
     packed = [Schedule.of_codes(backfill(start, t, memory), placement) for t in (*times, *light)]
     orders = [*also, *packed, start]
     frames: list[list[array[int]]] = []
