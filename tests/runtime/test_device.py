@@ -155,7 +155,7 @@ def test_a_host_that_waits_between_a_forward_and_its_loss_waits_in_that_forward(
     recorder.watch(schedule)
     with recorder.recording():
         one.forward_one_chunk(0)  # 0 … 10
-        recorder._wait += 20 * MS
+        recorder._wait, recorder._resumed = 20 * MS, 20 * MS  # for the network, until 20
         device.host = 20 * MS
         schedule._compute_loss()  # 20 … 21
         device.host = 30 * MS

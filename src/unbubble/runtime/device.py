@@ -132,11 +132,9 @@ class DeviceRecorder(Recorder):
             try:
                 return function(*args, **kwargs)
             finally:
-                late = not self._inside and self._rows  # the loss comes after its forward
-                calls = self._rows[-1].calls if late else self._calls
+                # the loss comes after its forward
+                calls = self._calls if self._inside or not self._rows else self._rows[-1].calls
                 calls.append(Call(begin, self.clock.mark(), self._waited_until))
-                if late:
-                    self._wait = 0  # a wait of before is inside the action that became longer
 
         return timed
 
