@@ -23,9 +23,10 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from unbubble.action import JOINED, KIND_MASK, Kind, is_transfer, unpack
+from unbubble.action import JOINED, KIND_MASK, Kind, unpack
 from unbubble.costs import Costs, Tail
 from unbubble.errors import InputError
+from unbubble.schedule.order import picked, without_comms
 from unbubble.simulate.program import Program
 from unbubble.simulate.replay import timeless, wire_times
 from unbubble.simulate.timeline import Timeline
@@ -202,20 +203,11 @@ def _ladder(
     bare = whole
     kept: list[Sequence[int]] = [range(len(codes)) for codes in schedule.codes]
     if whole.comms:  # the first rungs know of no transfer
-        kept = [
-            [i for i, code in enumerate(codes) if not is_transfer(code)] for codes in schedule.codes
-        ]
-        order = [
-            array("q", map(codes.__getitem__, i))
-            for codes, i in zip(schedule.codes, kept, strict=True)
-        ]
-        bare = Program(replace(schedule, codes=tuple(order)), whole.costs)
+        kept = [*without_comms(schedule.codes)]
+        bare = Program(replace(schedule, codes=picked(schedule.codes, kept)), whole.costs)
 
     def rung(durations: Sequence["array[int]"]) -> Fraction:
-        chosen = [
-            array("q", map(row.__getitem__, i)) for row, i in zip(durations, kept, strict=True)
-        ]
-        return Fraction(window.length(bare, bare.times(chosen), kept), scale)
+        return Fraction(window.length(bare, bare.times(picked(durations, kept)), kept), scale)
 
     ideal = rung([_means(row, scale, int(mean * scale)) for row in rows])
     static = rung([_means(row, scale) for row in rows])

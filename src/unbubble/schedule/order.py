@@ -148,6 +148,20 @@ class Schedule:
         )
 
 
+def without_comms(codes: Iterable["array[int]"]) -> list[list[int]]:
+    """Where in every rank's row the codes stand that are no sends or receives."""
+    return [[i for i, code in enumerate(row) if not is_transfer(code)] for row in codes]
+
+
+def picked(
+    rows: Iterable["array[int]"], places: Iterable[Iterable[int]]
+) -> tuple["array[int]", ...]:
+    """What every rank's row holds at some of its places: codes, or times of these."""
+    return tuple(
+        array("q", map(row.__getitem__, own)) for row, own in zip(rows, places, strict=True)
+    )
+
+
 def actions_of(row: Iterable[int]) -> Iterator[Action]:
     """The readable actions of a row of codes."""
     forward: Action | None = None

@@ -1,12 +1,10 @@
 """Comparison: a measured step beside the plan that it ran."""
 
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from unbubble.action import JOINED, is_transfer, unpack
+from unbubble.action import JOINED, unpack
 from unbubble.attribution import CLASSES, Attribution, attribute
 from unbubble.costs import Costs
 from unbubble.errors import InputError
@@ -14,6 +12,7 @@ from unbubble.plan import Plan
 from unbubble.prediction import predict
 from unbubble.schedule import Schedule
 from unbubble.schedule.lowering import compute_only
+from unbubble.schedule.order import picked, without_comms
 from unbubble.simulate import Timeline
 from unbubble.trace.costs import usual
 
@@ -78,23 +77,15 @@ def against(planned: Planned, timeline: Timeline, measured: Attribution) -> tupl
 
 def _without_posts(step: Timeline) -> Timeline:
     """The same step, its sends and receives no actions."""
-    kept = [[i for i, code in enumerate(codes) if not is_transfer(code)]
-            for codes in step.schedule.codes]  # fmt: skip
-
-    def rows(columns: Sequence["array[int]"]) -> tuple["array[int]", ...]:
-        return tuple(
-            array("q", map(row.__getitem__, places))
-            for row, places in zip(columns, kept, strict=True)
-        )
-
+    kept = without_comms(step.schedule.codes)
     return replace(
         step,
-        schedule=replace(step.schedule, codes=rows(step.schedule.codes)),
-        starts=rows(step.starts),
-        ends=rows(step.ends),
-        communication=step.communication and rows(step.communication),
-        overhead=step.overhead and rows(step.overhead),
-        recompute=step.recompute and rows(step.recompute),
+        schedule=replace(step.schedule, codes=picked(step.schedule.codes, kept)),
+        starts=picked(step.starts, kept),
+        ends=picked(step.ends, kept),
+        communication=step.communication and picked(step.communication, kept),
+        overhead=step.overhead and picked(step.overhead, kept),
+        recompute=step.recompute and picked(step.recompute, kept),
     )
 
 
