@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from unbubble.errors import InputError, some
@@ -151,36 +151,40 @@ def _take_head(head: Mapping[str, Any], trace: RankTrace) -> None:
     if not isinstance(info, dict):
         return
     trace.rank, trace.world_size = _count(info.get("rank")), _count(info.get("world_size"))
-    groups = info.get("pg_config")
+    groups = [*_groups(info.get("pg_config"))]
     trace.pipeline_group = _pipeline_group(groups, trace.rank)
     trace.replica_group = _replica_group(groups, trace)
 
 
-def _replica_group(groups: Any, trace: RankTrace) -> tuple[int, ...]:
+def _groups(listed: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The description and the ranks of every process group."""
+    for group in listed if isinstance(listed, list) else []:
+        ranks = group.get("ranks") if isinstance(group, dict) else None
+        if isinstance(ranks, list):
+            members = tuple(r for r in ranks if _count(r) is not None)
+            yield str(group.get("pg_desc", "")), members
+
+
+def _replica_group(
+    groups: Iterable[tuple[str, tuple[int, ...]]], trace: RankTrace
+) -> tuple[int, ...]:
     """The group of the rank that is neither the pipeline's nor everyone's; none if there is no
     pipeline's, or several others."""
-    found: set[tuple[int, ...]] = set()
-    for group in groups if isinstance(groups, list) else []:
-        ranks = group.get("ranks") if isinstance(group, dict) else None
-        if isinstance(ranks, list) and trace.rank in ranks:
-            found.add(tuple(sorted(r for r in ranks if _count(r) is not None)))
     pipeline = tuple(sorted(trace.pipeline_group))
-    found = {one for one in found if one != pipeline and 1 < len(one) != trace.world_size}
+    mine = {tuple(sorted(ranks)) for _, ranks in groups if trace.rank in ranks}
+    found = {one for one in mine if one != pipeline and 1 < len(one) != trace.world_size}
     return found.pop() if pipeline and len(found) == 1 else ()
 
 
-def _pipeline_group(groups: Any, rank: int | None) -> tuple[int, ...]:
+def _pipeline_group(
+    groups: Iterable[tuple[str, tuple[int, ...]]], rank: int | None
+) -> tuple[int, ...]:
     """The ranks of the pipeline that `rank` is in; none where no group or several may be it."""
     found: set[tuple[int, ...]] = set()
-    for group in groups if isinstance(groups, list) else []:
-        if not isinstance(group, dict):
-            continue
-        words = {*re.split("[^a-z]+", str(group.get("pg_desc", "")).lower())} - _FILLING
-        ranks = group.get("ranks")
-        if len(words) == 1 and words <= PIPELINE_WORDS and isinstance(ranks, list):
-            members = tuple(r for r in ranks if _count(r) is not None)
-            if rank is None or rank in members:
-                found.add(members)
+    for description, ranks in groups:
+        words = {*re.split("[^a-z]+", description.lower())} - _FILLING
+        if len(words) == 1 and words <= PIPELINE_WORDS and (rank is None or rank in ranks):
+            found.add(ranks)
     return found.pop() if len(found) == 1 else ()
 
 
