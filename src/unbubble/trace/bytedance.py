@@ -8,16 +8,17 @@ for their last member, also those across the replicas.
 """
 
 import csv
-import gzip
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from unbubble.action import Action, Kind
 from unbubble.errors import InputError, some
+from unbubble.trace.events import open_plain
 from unbubble.trace.intervals import length, outside, union
 from unbubble.trace.names import NO_STAGE
 from unbubble.trace.observed import NS, About, Busy, Doubt, HalfTransfer, Observed, RankSteps, Seen
@@ -106,11 +107,9 @@ def _rows(source: str) -> Iterator[Row]:
 
 def _of_text(source: str) -> Iterator[Mapping[str, Any]]:
     """The rows of the table as comma-separated text, plain or gzip."""
-    with open(source, "rb") as file:
-        opened = gzip.open if file.read(2) == b"\x1f\x8b" else open
     try:
-        with opened(source, "rt", encoding="utf-8-sig", newline="") as lines:
-            rows = csv.reader(lines)
+        with open_plain(source) as plain:
+            rows = csv.reader(TextIOWrapper(plain, "utf-8-sig", newline=""))
             names = next(rows, [])
             _expect_columns(source, names)
             places = {name: names.index(name) for name in COLUMNS}
