@@ -1,6 +1,6 @@
 """The ways a call ends badly, each with its exit status on the command line, and their words."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from errno import EDQUOT, EFBIG, EIO, ENOSPC
 
 FULL = (ENOSPC, EDQUOT, EFBIG, EIO)
@@ -38,6 +38,15 @@ def some(items: Iterable[object]) -> str:
     """
     words = [excerpt(item) for item in items]
     return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")
+
+
+def listed(words: Sequence[str]) -> str:
+    """All of a few words.
+
+    >>> listed(["F", "I", "W"])
+    'F, I and W'
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def bare(name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from unbubble.errors import InputError, bare, excerpt, names_like, suggestion
+from unbubble.errors import InputError, bare, excerpt, listed, names_like, suggestion
 
 
 class Rule(NamedTuple):
@@ -151,8 +151,7 @@ def next_legal(
     rule = rule_of(framework)
     name = schedule or rule.default[virtual > 1]
     if rule.has and name not in (*rule.has, "naive"):
-        known = f"{', '.join(rule.has[:-1])} and {rule.has[-1]}" if rule.has[1:] else rule.has[0]
-        raise InputError(f"{framework} does not have {name}; it has {known}")
+        raise InputError(f"{framework} does not have {name}; it has {listed(rule.has)}")
     if virtual > 1 and ranks < rule.interleaves_from:
         raise InputError(
             f"{framework} interleaves the stages of {rule.interleaves_from} ranks at least, and "

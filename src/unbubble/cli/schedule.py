@@ -12,7 +12,7 @@ import click
 from unbubble.cli import Group
 from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, say
-from unbubble.errors import InputError
+from unbubble.errors import InputError, listed
 from unbubble.families import families, family
 from unbubble.files import read_text, write_text
 from unbubble.schedule import Schedule, format_csv, parse_csv
@@ -147,7 +147,7 @@ def export(
         }
         print_json(answer)
         return
-    verdict = f"deadlocks under {_and(stuck)} sends" if stuck else "cannot deadlock"
+    verdict = f"deadlocks under {listed(stuck)} sends" if stuck else "cannot deadlock"
     if faults:
         verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"
     if output is not None:
@@ -199,7 +199,7 @@ def check_(file: str, send: str, forward_only: bool, as_json: bool) -> int:
         say(f"{file}: {_explained(report)}")
         click.echo("\n" + _grid(rows, report))
         if not report.faults and (free := [s for s in SENDS if prove(s)]):
-            say(f"\nUnder {_and(free)} sends it is free of deadlock.")
+            say(f"\nUnder {listed(free)} sends it is free of deadlock.")
     return 0 if report.good else 3
 
 
@@ -290,7 +290,3 @@ def _explained(report: Report) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _and(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
