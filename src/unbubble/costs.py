@@ -274,9 +274,8 @@ def _per_stage(times: Times | None, placement: Placement, what: str) -> tuple[Fr
     held = [len(placement.stages_of(r)) for r in range(placement.ranks)]
     stages, ranks = placement.num_stages, placement.ranks
     rank_of = placement.rank_of[:stages]
-    if isinstance(times, str) or not isinstance(
-        times, Iterable
-    ):  # NumPy's and Decimal are no float
+    # not every number is a float: NumPy's and Decimal are none
+    if isinstance(times, str) or not isinstance(times, Iterable):
         one = _time(times, what)
         return tuple(one / (held[r] // placement.copies or 1) for r in rank_of)
     values = [_time(t, what) for t in times]
