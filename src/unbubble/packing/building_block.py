@@ -8,11 +8,15 @@ are left. How long a block's activations live sets the memory of the schedule: a
 rank holds its first stage from F0 to I0 and its second from F1 to I1.
 """
 
-from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from unbubble.action import Kind, pack
+from unbubble.action import Kind
+from unbubble.schedule.weave import run, weave
+
+if TYPE_CHECKING:
+    from array import array
 
 PERIOD = 6
 
@@ -32,13 +36,12 @@ def repeat(block: Sequence[Slots], microbatches: int) -> list["array[int]"]:
     rows = []
     for rank, slots in enumerate(block):
         there, back = rank, 2 * ranks - 1 - rank
-        actions = zip(
-            slots, (Kind.F, Kind.F, Kind.I, Kind.I), (there, back, back, there), strict=True
-        )
-        timed = sorted(
-            (slot + PERIOD * i, pack(kind, stage, i))
-            for slot, kind, stage in actions
-            for i in range(microbatches)
-        )
-        rows.append(array("q", [code for _, code in timed]))
+        lanes = [
+            (slot % PERIOD, slot // PERIOD, run(kind, stage, 0, microbatches))
+            for slot, kind, stage in zip(
+                slots, (Kind.F, Kind.F, Kind.I, Kind.I), (there, back, back, there), strict=True
+            )
+        ]
+        lanes.sort(key=itemgetter(0))  # a round is a period, in which each lane has its slot
+        rows.append(weave(*((codes, delay) for _, delay, codes in lanes)))
     return rows

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import KIND_AND_STAGE, KIND_MASK, Kind, pack
 from unbubble.costs import Costs
 from unbubble.packing import kernel
 from unbubble.packing.memory import Memory
@@ -24,7 +24,6 @@ from unbubble.schedule.placement import Placement
 from unbubble.simulate import simulate
 from unbubble.simulate.program import Program
 
-NEVER = 1 << 62
 WAY, FIRST, NEXT = 40, (0, 20, 24, 28, 32, 36), ((-2, 2), (-1, 1))
 """Targets are fortieths of the way from a frame's bound to its span when nothing is delayed: first
 a few, then two and one to either side of the best, since spans have about one valley there."""
@@ -102,9 +101,13 @@ class Frame:
         )  # fmt: skip
         return Filled(max(map(int.__sub__, clock, self.begins)), filled, self)
 
+    def patient(self) -> "Filled":
+        """The filling in which no action waits for a W but for memory."""
+        return self.fill(kernel.NEVER)
+
     def fillings(self) -> Iterator["Filled"]:
         """A few ways to fill it, for the shortest to be chosen from."""
-        patient, eager = self.fill(NEVER), self.fill(self.bound)
+        patient, eager = self.patient(), self.fill(self.bound)
         yield from (patient, eager, self.fill(min(patient.span, eager.span)))
         yield from self.scan(patient.span)
         for urgent in self.urgencies():
@@ -125,17 +128,14 @@ class Frame:
     def urgencies(self) -> Iterator[bytes]:
         """What may be urgent: nothing, F, the I of a rank's stages after its first, or both. Those
         I are of microbatches whose way back over all ranks is still to come."""
+        stages = set(range(self.placement.num_stages))
         firsts = {self.placement.stages_of(rank)[0] for rank in range(self.placement.ranks)}
-        kinds = [
-            (code & KIND_MASK, code >> STAGE_SHIFT & STAGE_MASK) for code in self.program.codes
-        ]
-        forwards = bytes(kind == Kind.F for kind, _ in kinds)
-        inputs = bytes(kind == Kind.I and stage not in firsts for kind, stage in kinds)
+        forwards = {pack(Kind.F, stage) for stage in stages}
+        inputs = {pack(Kind.I, stage) for stage in stages - firsts}
+        kinds = [*map(KIND_AND_STAGE.__and__, self.program.codes)]
         yield b""
-        yield forwards
-        if any(inputs):
-            yield inputs
-            yield bytes(map(int.__or__, forwards, inputs))
+        for urgent in (forwards, inputs, forwards | inputs) if inputs else (forwards,):
+            yield bytes(map(urgent.__contains__, kinds))
 
 
 @dataclass(frozen=True)

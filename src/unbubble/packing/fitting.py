@@ -27,20 +27,20 @@ def fitted(
     1. with W as late as memory allows;
     2. that backfilled, for the costs and for equal times; where there is no other order, for costs
        also with W of no time, so that the last I wait for none;
-    3. all of these, and `also`, with their W placed anew.
+    3. all of these, and `also`, with their W placed anew: for costs the shortest of many ways, for
+       equal times one that waits for no W, as no other was found to be shorter.
     """
     equal = Costs.uniform(placement)
-    start = Schedule.of_codes(late_weights(without_weights(rows), memory), placement)
+    given = without_weights(rows)
+    start = Schedule.of_codes(late_weights(given, memory), placement)
     times = [equal] if costs is None else [costs, equal]
     light = () if also or costs is None else (Costs.uniform(placement, backward_weight=0),)
     packed = [Schedule.of_codes(backfill(start, t, memory), placement) for t in (*times, *light)]
     orders = [*also, *packed, start]
     frames: list[list[array[int]]] = []
-    for order in orders:
-        frame = without_weights(order.codes)
+    for frame in (*(without_weights(order.codes) for order in (*also, *packed)), given):
         if frame not in frames:
             frames.append(frame)
-    refilled = (
-        shortest([Frame(frame, placement, times[0], memory)]).schedule() for frame in frames
-    )
-    return best((*orders, *refilled), times[0])
+    filled = (Frame(frame, placement, times[0], memory) for frame in frames)
+    refilled = (frame.patient() if costs is None else shortest([frame]) for frame in filled)
+    return best((*orders, *(one.schedule() for one in refilled)), times[0])

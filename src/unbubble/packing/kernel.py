@@ -2,10 +2,12 @@
 # cython: cdivision=True, initializedcheck=False
 """Packing's inner loops over the flat buffers of a linked program (see unbubble.simulate.kernel).
 
-Rank r's lane holds its F and I in order, from `lane_start[r]`, then its W in the order of the I,
-from `weights_start[r]`. Plain Python with its C types in kernel.pxd, compiled or not: the results
-are the same.
+For filling, rank r's lane holds its F and I in order, from `lane_start[r]`, then its W in the order
+of the I, from `weights_start[r]`; for backfilling it is any order of F, I and W. Plain Python with
+its C types in kernel.pxd, compiled or not: the results are the same.
 """
+
+NEVER = 1 << 62
 
 
 def in_rounds(
@@ -118,7 +120,7 @@ def find_deadlines(lane_start, weights_start, needs, lag, duration, order, lane_
     nodes = len(order)
     for lane in range(len(weights_start)):
         for k in range(lane_start[lane], weights_start[lane]):
-            deadlines[k] = 1 << 62
+            deadlines[k] = NEVER
         deadlines[weights_start[lane] - 1] = lane_ends[lane] - duration[lane_start[lane + 1] - 1]
     for back in range(nodes):
         k = order[nodes - 1 - back]
@@ -128,3 +130,114 @@ def find_deadlines(lane_start, weights_start, needs, lag, duration, order, lane_
         need = needs[k]
         if need >= 0 and latest - lag[k] < deadlines[need]:
             deadlines[need] = latest - lag[k]
+
+
+def backfill(
+    lane_start, lane_of, queue_start, queue_of, needs, lag, duration, changes, capacity, reach,
+    heads, following, users, further, ends, clock, held, done, wakes, order,
+):  # fmt: skip
+    """Run every lane's nodes; while a lane's first cannot start, the first later one that ends
+    before it can and takes no memory from those it overtakes, at most `reach` nodes.
+
+    Lane r's queues are those from `queue_start[r]`, node k is in queue `queue_of[k]`, and the nodes
+    of a queue run in order. `wakes` are the times at which the lanes are looked at next, in the
+    second half of a binary tree of minima. `order[lane_start[r] …]` are the nodes of lane r as they
+    ran. On entry `heads`, `following`, `users`, `further` and `ends` are −1, `clock`, `held` and
+    `done` 0, `wakes` NEVER.
+    """
+    lanes = len(clock)
+    leaves = len(wakes) // 2
+    never = NEVER
+    for k in range(len(order) - 1, -1, -1):
+        following[k] = heads[queue_of[k]]
+        heads[queue_of[k]] = k
+        need = needs[k]
+        if need >= 0 and lane_of[need] != lane_of[k]:
+            further[k] = users[need]
+            users[need] = k
+    for lane in range(lanes):
+        wake(wakes, leaves + lane, 0)
+    while wakes[1] < never:
+        leaf = 1
+        while leaf < leaves:
+            leaf *= 2
+            if wakes[leaf] > wakes[1]:
+                leaf += 1
+        lane = leaf - leaves
+        now = wakes[leaf]
+        start = queue_start[lane]
+        stop = queue_start[lane + 1]
+        first = next_head(heads, start, stop, -1)
+        if first < 0:
+            wake(wakes, leaf, never)
+            continue
+        limit = arrival(first, needs, lag, ends)
+        if held[lane] + changes[first] > capacity[lane]:
+            limit = never
+        chosen = first if limit <= now else -1
+        later = limit
+        taken = 0
+        most = 0
+        passed = first
+        k = first
+        while chosen < 0:
+            k = next_head(heads, start, stop, k)
+            if k < 0 or k - first > reach:
+                break
+            while passed < k:
+                if ends[passed] < 0:
+                    taken += changes[passed]
+                    most = max(most, taken)
+                passed += 1
+            if changes[k] > 0 and held[lane] + changes[k] + most > capacity[lane]:
+                continue
+            begin = max(arrival(k, needs, lag, ends), now)
+            if begin + duration[k] <= limit:
+                if begin == now:
+                    chosen = k
+                later = min(later, begin)
+        if chosen >= 0:
+            heads[queue_of[chosen]] = following[chosen]
+            later = now + duration[chosen]
+            ends[chosen] = later
+            clock[lane] = later
+            held[lane] += changes[chosen]
+            order[lane_start[lane] + done[lane]] = chosen
+            done[lane] += 1
+        wake(wakes, leaf, later)
+        if chosen >= 0:
+            k = users[chosen]
+            while k >= 0:
+                begin = ends[chosen] + lag[k]
+                lane = lane_of[k]
+                if clock[lane] <= begin < wakes[leaves + lane]:
+                    wake(wakes, leaves + lane, begin)
+                k = further[k]
+
+
+def next_head(heads, start, stop, after):
+    """The lowest head behind a node, of the queues start … stop − 1; −1: there is none."""
+    found = -1
+    for queue in range(start, stop):
+        head = heads[queue]
+        if head > after and (found < 0 or head < found):
+            found = head
+    return found
+
+
+def arrival(k, needs, lag, ends):
+    """When a node's input is there; NEVER where that is not known yet."""
+    need = needs[k]
+    if need < 0:
+        return 0
+    if ends[need] < 0:
+        return NEVER
+    return ends[need] + lag[k]
+
+
+def wake(wakes, leaf, time):
+    """Set a leaf of the tree of minima."""
+    wakes[leaf] = time
+    while leaf > 1:
+        leaf //= 2
+        wakes[leaf] = min(wakes[2 * leaf], wakes[2 * leaf + 1])

@@ -9,8 +9,9 @@ held    F           I           W
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import KIND_AND_STAGE, Kind, pack
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.schedule.placement import Placement
@@ -29,12 +30,16 @@ class Memory:
 
     def changes(self, codes: Iterable[int]) -> "array[int]":
         """What each F, I and W of an order adds to what is held."""
-        changes = array("q")
-        for code in codes:
-            stage = code >> STAGE_SHIFT & STAGE_MASK
-            taken, kept = self.taken[stage], self.kept[stage]
-            kind = code & KIND_MASK
-            changes.append(taken if kind == Kind.F else -kept if kind == Kind.W else kept - taken)
+        return array("q", map(self._changes.__getitem__, map(KIND_AND_STAGE.__and__, codes)))
+
+    @cached_property
+    def _changes(self) -> dict[int, int]:
+        """What an action of every kind and stage adds."""
+        changes = {}
+        for stage, (taken, kept) in enumerate(zip(self.taken, self.kept, strict=True)):
+            changes[pack(Kind.F, stage)] = taken
+            changes[pack(Kind.I, stage)] = kept - taken
+            changes[pack(Kind.W, stage)] = -kept
         return changes
 
 

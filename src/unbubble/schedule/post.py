@@ -4,17 +4,24 @@ from typing import NamedTuple
 
 from unbubble.action import (
     JOINED,
+    KIND_AND_STAGE,
     KIND_MASK,
     RECV_B,
     RECV_F,
     SEND_B,
     SEND_F,
-    STAGE_MASK,
     STAGE_SHIFT,
 )
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import Placement
 
 _STAGE = 1 << STAGE_SHIFT
+_TO_MESSAGE = {
+    SEND_F: RECV_F - SEND_F + _STAGE,
+    SEND_B: RECV_B - SEND_B - _STAGE,
+    RECV_F: 0,
+    RECV_B: 0,
+}
 
 
 class Post(NamedTuple):
@@ -33,24 +40,26 @@ class Post(NamedTuple):
 
 def posts_of(schedule: Schedule) -> list[list[Post]]:
     """Every rank's sends and receives in order, but for those that lead to no other rank."""
-    next_rank, previous_rank = schedule.placement.next_rank, schedule.placement.previous_rank
     rows = []
     for row in schedule.codes:
+        kinds = set(map(KIND_AND_STAGE.__and__, row))
+        ways = {kind: way for kind in kinds if (way := _way(kind, schedule.placement))}
         posts = []
         position = 0
         for code in row:
-            kind = code & KIND_MASK
-            if SEND_F <= kind <= RECV_B:
-                stage = code >> STAGE_SHIFT & STAGE_MASK
-                ahead = kind in (SEND_F, RECV_B)
-                peer = next_rank[stage] if ahead else previous_rank[stage]
-                if peer >= 0:
-                    message = code
-                    if kind == SEND_F:
-                        message += _STAGE + RECV_F - SEND_F
-                    elif kind == SEND_B:
-                        message += RECV_B - SEND_B - _STAGE
-                    posts.append(Post(position, code, message, peer))
+            if way := ways.get(code & KIND_AND_STAGE):
+                posts.append(Post(position, code, code + way[0], way[1]))
             position += not code & JOINED
         rows.append(posts)
     return rows
+
+
+def _way(kind_and_stage: int, placement: Placement) -> tuple[int, int] | None:
+    """From the code of such a send or receive to its message, and the peer; None where that is no
+    other rank, and for what is neither."""
+    kind, stage = kind_and_stage & KIND_MASK, kind_and_stage >> STAGE_SHIFT
+    if kind not in _TO_MESSAGE:
+        return None
+    ahead = kind in (SEND_F, RECV_B)
+    peer = (placement.next_rank if ahead else placement.previous_rank)[stage]
+    return (_TO_MESSAGE[kind], peer) if peer >= 0 else None

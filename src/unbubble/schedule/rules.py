@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from unbubble.action import (
     COMPUTE,
     JOINED,
+    KIND_AND_STAGE,
     KIND_MASK,
     MICROBATCH_SHIFT,
     RECV_B,
@@ -38,6 +39,7 @@ _END_OF_STEP = (Kind.REDUCE_GRAD, Kind.CLIP, Kind.OPTIMIZER)  # in the order tha
 _USERS = {F: (SEND_F, B, I), B: (SEND_B,), I: (SEND_B, W), W: ()}
 """What needs a kind's result on the same stage and microbatch."""
 _STAGE = 1 << STAGE_SHIFT
+NEVER = 1 << 62
 
 
 class Fault(NamedTuple):
@@ -55,7 +57,7 @@ def faults_of_placement(
     """Actions of stages that live on another rank, and gaps in the numbers of the stages."""
     gap = next(stage for stage in range(len(rank_of) + 1) if stage not in rank_of)
     for rank, row in enumerate(rows):
-        stages = {code >> STAGE_SHIFT & STAGE_MASK for code in row}
+        stages = {kind >> STAGE_SHIFT for kind in set(map(KIND_AND_STAGE.__and__, row))}
         wrong = {s for s in stages if rank_of.get(s) != rank or s > gap}
         if not wrong:
             continue
@@ -173,9 +175,9 @@ def _order_faults(
     def fault(code: int, position: int, why: str) -> Fault:
         return Fault(rank, position, str(unpack(code)), why)
 
-    def either(base: int) -> int | None:
-        """Position of the first of B and I."""
-        return min((p for p in (find(base + B), find(base + I)) if p is not None), default=None)
+    def either(base: int) -> int:
+        """Position of the first of B and I; NEVER: it has neither."""
+        return min(find(base + B, NEVER), find(base + I, NEVER))
 
     for code, position in where.items():
         kind = code & KIND_MASK
@@ -206,8 +208,7 @@ def _order_faults(
                 yield fault(code, position, "it comes before its forward")
             if (stage + 1) % stages:  # it has one after it
                 if next_rank[stage] < 0:
-                    source = either(base + _STAGE)
-                    if source is not None and source >= position:
+                    if NEVER > either(base + _STAGE) >= position:
                         why = f"it comes before the backward of stage {stage + 1}, which it needs"
                         yield fault(code, position, why)
                 elif comms and base + RECV_B not in where:
@@ -236,11 +237,11 @@ def _order_faults(
         elif kind == SEND_B:
             if previous_rank[stage] < 0:
                 yield fault(code, position, _nowhere(stage % stages == 0, "sends a gradient"))
-            elif (made := either(base)) is not None and made > position:
+            elif NEVER > either(base) > position:
                 yield fault(code, position, "it comes before the backward whose gradient it sends")
         elif next_rank[stage] < 0:
             yield fault(code, position, _nowhere((stage + 1) % stages == 0, "receives a gradient"))
-        elif (used := either(base)) is not None and used < position:
+        elif either(base) < position:
             yield fault(code, position, "it comes after the backward that needs it")
 
 
@@ -259,7 +260,8 @@ def _missing(
 ) -> Iterator[Fault]:
     """The forwards and backwards that a rank's stages should run and do not."""
     placement = schedule.placement
-    end = sum(not code & JOINED for code in schedule.codes[rank])
+    row = schedule.codes[rank]
+    end = len(row) - sum(map(JOINED.__and__, row)) // JOINED
     split = any(code & KIND_MASK in (I, W) for code in where)
     for stage in placement.stages_of(rank):
         for microbatch in expected[stage // placement.num_stages]:

@@ -15,11 +15,9 @@ which only the simulation knows. So does every wait for the other end of a trans
 from collections import Counter
 from fractions import Fraction
 
-from unbubble.action import KIND_MASK, SENDS, STAGE_MASK, STAGE_SHIFT, TRANSFER, Kind
+from unbubble.action import KIND_AND_STAGE, KIND_MASK, SENDS, STAGE_SHIFT, TRANSFER, Kind
 from unbubble.costs import Costs
 from unbubble.simulate.timeline import Timeline
-
-_KIND_AND_STAGE = KIND_MASK | STAGE_MASK << STAGE_SHIFT
 
 
 def rank_loads(timeline: Timeline, costs: Costs) -> tuple[Fraction, ...]:
@@ -37,7 +35,7 @@ def rank_loads(timeline: Timeline, costs: Costs) -> tuple[Fraction, ...]:
 def _communication(timeline: Timeline, costs: Costs, rank: int) -> int:
     """Ticks in which sends and receives hold the rank, in the whole step."""
     schedule, spent = timeline.schedule, 0
-    for key, count in Counter(map(_KIND_AND_STAGE.__and__, schedule.codes[rank])).items():
+    for key, count in Counter(map(KIND_AND_STAGE.__and__, schedule.codes[rank])).items():
         kind, stage = Kind(key & KIND_MASK), key >> STAGE_SHIFT
         if kind not in TRANSFER:
             continue
