@@ -37,7 +37,7 @@ from unbubble.simulate import kernel, program, simulate, simulation, timeline
 from unbubble.simulate.jitter import Spread, jittered
 from unbubble.simulate.program import Program
 
-ROUNDS = 5
+ROUNDS = 15
 
 
 def best(make: Callable[[], object], runs: int = 7) -> float:

@@ -1,24 +1,24 @@
 cimport cython
 
 @cython.locals(
-    lanes=int, nodes=int, done=long, top=int, lane=int, k=int, stop=int, need=int, other=int,
-    now="long long", ready="long long",
+    lanes=int, nodes=int, done=long, top=int, lane=int, k=int, stop=int, need=int,
+    now="long long", ready="long long", waits="long long",
 )
 cpdef long run(
     const int[::1] lane_start, const int[::1] needs, const long long[::1] lag,
     const long long[::1] duration, long long[::1] ends, int[::1] position, long long[::1] clock,
-    int[::1] stack, int[::1] behind, int[::1] waiter,
+    int[::1] stack, int[::1] behind,
 )
 
-@cython.locals(lanes=int, top=int, count=long, lane=int, k=int, stop=int, need=int, other=int)
+@cython.locals(lanes=int, top=int, count=long, lane=int, k=int, stop=int, need=int, waits=int)
 cpdef long find_order(
-    const int[::1] lane_start, const int[::1] needs, int[::1] order, int[::1] position,
-    int[::1] stack, int[::1] behind, int[::1] waiter, unsigned char[::1] done,
+    const int[::1] lane_start, const int[::1] needs, int[::1] order, int[::1] place,
+    int[::1] position, int[::1] stack, int[::1] behind,
 )
 
-@cython.locals(count=int, v=int, lane=int, k=int, before=int)
+@cython.locals(v=int, lane=int, k=int, before=int)
 cpdef renumber(
-    const int[::1] lane_start, const int[::1] order, const int[::1] needs, int[::1] place,
+    const int[::1] lane_start, const int[::1] needs, const int[::1] place,
     int[::1] before_known, int[::1] needs_known,
 )
 

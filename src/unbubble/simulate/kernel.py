@@ -23,12 +23,13 @@ UNLIMITED, LINK, PAIR, RANK = range(4)
 """Channels: what a transfer waits for beside its two ends."""
 
 
-def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind, waiter):
-    """Simulate in any order; returns how many nodes ran: fewer than all of them is a deadlock.
+def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind):
+    """Simulate in any order; returns how many nodes ran: fewer than all of them is a deadlock, in
+    which `position[lane]` is the node at which each lane is stuck.
 
-    A worklist of lanes: each runs until a node needs what has not ended, and is woken by it.
-    `waiter` must be −1 everywhere on entry and is so again on exit unless there is a deadlock;
-    then `position[lane]` is the node at which each lane is stuck.
+    A worklist of lanes: each runs until a node needs what has not ended, and is woken by it. Until
+    a node ends, its place in `ends` holds who waits for it: −1 nobody, −2 − r lane r and those
+    behind it.
     """
     lanes = len(lane_start) - 1
     nodes = len(ends)
@@ -53,21 +54,17 @@ def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind, 
             if need >= 0:
                 ready = ends[need]
                 if ready < 0:
-                    behind[lane] = waiter[need]
-                    waiter[need] = lane
+                    behind[lane] = ready
+                    ends[need] = -2 - lane
                     break
-                ready += lag[k]
-                if ready > now:
-                    now = ready
+                now = max(now, ready + lag[k])
             now += duration[k]
+            waits = ends[k]
             ends[k] = now
-            if waiter[k] >= 0:
-                other = waiter[k]
-                waiter[k] = -1
-                while other >= 0:
-                    stack[top] = other
-                    top += 1
-                    other = behind[other]
+            while waits < -1:
+                stack[top] = -2 - waits
+                waits = behind[stack[top]]
+                top += 1
             k += 1
         done += k
         position[lane] = k
@@ -75,8 +72,12 @@ def run(lane_start, needs, lag, duration, ends, position, clock, stack, behind, 
     return done
 
 
-def find_order(lane_start, needs, order, position, stack, behind, waiter, done):
-    """A topological order of the nodes (the same worklist without times); returns its length."""
+def find_order(lane_start, needs, order, place, position, stack, behind):
+    """A topological order of the nodes (the same worklist without times); returns its length.
+
+    `place[order[v]]` is v + 1; on entry it is −1 everywhere, and until a node's turn it holds who
+    waits for it.
+    """
     lanes = len(lane_start) - 1
     top = 0
     count = 0
@@ -84,8 +85,6 @@ def find_order(lane_start, needs, order, position, stack, behind, waiter, done):
         stack[top] = lanes - 1 - lane
         top += 1
         position[lane] = lane_start[lane]
-    for k in range(len(done)):
-        done[k] = 0
     while top > 0:
         top -= 1
         lane = stack[top]
@@ -93,32 +92,28 @@ def find_order(lane_start, needs, order, position, stack, behind, waiter, done):
         stop = lane_start[lane + 1]
         while k < stop:
             need = needs[k]
-            if need >= 0 and done[need] == 0:
-                behind[lane] = waiter[need]
-                waiter[need] = lane
+            if need >= 0 and place[need] < 0:
+                behind[lane] = place[need]
+                place[need] = -2 - lane
                 break
-            done[k] = 1
+            waits = place[k]
             order[count] = k
             count += 1
-            other = waiter[k]
-            waiter[k] = -1
-            while other >= 0:
-                stack[top] = other
+            place[k] = count
+            while waits < -1:
+                stack[top] = -2 - waits
+                waits = behind[stack[top]]
                 top += 1
-                other = behind[other]
             k += 1
         position[lane] = k
     return count
 
 
-def renumber(lane_start, order, needs, place, before_known, needs_known):
-    """Name every node by its place in a topological order, from 1: node `order[v]` becomes v + 1.
+def renumber(lane_start, needs, place, before_known, needs_known):
+    """Name every node by its place in a topological order, from 1.
 
     `before_known[v]` is the node before it in its lane, 0 for none; `needs_known` likewise.
     """
-    count = len(order)
-    for v in range(count):
-        place[order[v]] = v + 1
     for lane in range(len(lane_start) - 1):
         before = 0
         for k in range(lane_start[lane], lane_start[lane + 1]):

@@ -72,7 +72,6 @@ class Program:
         lanes = len(self.lane_start) - 1
         self._position, self._stack = _zeros("i", lanes), _zeros("i", lanes)
         self._behind, self._clock = _zeros("i", lanes), _zeros("q", lanes)
-        self._waiter = array("i", [-1]) * self.nodes
 
     def _link(self, channel: int, receives: int) -> int:
         """Make lanes of nodes; returns a time that no node's duration and lag exceed."""
@@ -203,10 +202,9 @@ class Program:
             self.lane_start, self.needs,
             self.lag if lag is None else lag,
             self.duration if duration is None else duration,
-            ends, self._position, self._clock, self._stack, self._behind, self._waiter,
+            ends, self._position, self._clock, self._stack, self._behind,
         )  # fmt: skip
         if done < self.nodes:
-            self._waiter = array("i", [-1]) * self.nodes
             self._raise_deadlock()
         return ends
 
@@ -216,16 +214,14 @@ class Program:
 
     def order(self) -> "Known":
         """A topological order, for `Known.run`. Raises Deadlock."""
-        order, place = _zeros("i", self.nodes), _zeros("i", self.nodes)
+        order, place = _zeros("i", self.nodes), array("i", [-1]) * self.nodes
         count = kernel.find_order(
-            self.lane_start, self.needs, order, self._position, self._stack, self._behind,
-            self._waiter, bytearray(self.nodes),
+            self.lane_start, self.needs, order, place, self._position, self._stack, self._behind,
         )  # fmt: skip
         if count < self.nodes:
-            self._waiter = array("i", [-1]) * self.nodes
             self._raise_deadlock()
         before, needs = _mapped("i", self.nodes + 1), _mapped("i", self.nodes + 1)
-        kernel.renumber(self.lane_start, order, self.needs, place, before, needs)
+        kernel.renumber(self.lane_start, self.needs, place, before, needs)
         return Known(order, before, needs)
 
     def _raise_deadlock(self) -> None:
