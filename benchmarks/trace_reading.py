@@ -5,7 +5,8 @@
 A sample of the shared folder (24,656 events of a B200) is repeated to that size, 217 MB.
 Every measurement is a process of its own: seconds of processor time and peak memory. Anchors: a
 typed parse into memory by msgspec (the floor), Python's json, and, where they are installed,
-HolisticTraceAnalysis and TraceLens. Many ranks at once are in `trace_scaling.py`.
+HolisticTraceAnalysis (its 0.5.0 needs pandas < 3) and AMD's TraceLens (from its repository: PyPI's
+package of that name is another). Many ranks at once are in `trace_scaling.py`.
 """
 
 import argparse
@@ -76,11 +77,12 @@ def tile(path: Path, events: int) -> float:
 
 
 def measured(python: str, code: str, path: Path) -> tuple[float, float] | None:
-    """Processor seconds and peak MB of a process; None where the package is not installed."""
+    """Processor seconds and peak MB of a process; None where it failed, after saying why."""
     command = [python, "-c", MEASURE.format(code=code), str(path)]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'benchmarks'}", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
+        print((done.stderr.strip().splitlines() or ["no message"])[-1], file=sys.stderr)
         return None
     seconds, memory = done.stdout.split()[-2:]
     return float(seconds), float(memory)
