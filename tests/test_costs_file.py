@@ -1,13 +1,26 @@
 """The costs file: exact, reversible, and refused in one sentence where it is wrong."""
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbubble.costs import CHANNELS, Costs, Duration, Edge, StageCosts, Tail
-from unbubble.costs_file import dump_costs, format_costs, load_costs, parse_costs
+from unbubble.costs_file import (
+    CLASSES,
+    EDGE,
+    KEYS,
+    PARTS,
+    ROW_KEYS,
+    TAIL_TIMES,
+    dump_costs,
+    format_costs,
+    load_costs,
+    parse_costs,
+)
 from unbubble.errors import InputError
 from unbubble.families import generate
 from unbubble.quantity import SECONDS
@@ -307,3 +320,25 @@ def test_costs_in_a_unit_of_time_come_back_as_long(unit, tmp_path):
     again = load_costs(tmp_path / "c.toml")
     assert again.unit == "s"
     assert Fraction(again.stages[0].forward.total, again.ticks_per_unit) == SECONDS[unit]
+
+
+PAGE = (Path(__file__).parents[1] / "docs" / "costs.md").read_text(encoding="utf-8")
+
+
+def test_the_page_tells_of_every_key():
+    """The format stood in a module's docstring, which no page and no help showed."""
+    told = set(re.findall(r"`(\w+)(?: = \w+)?`", PAGE))
+    assert {*KEYS, *ROW_KEYS, *TAIL_TIMES, "overlap_reduce", *EDGE, *CLASSES, *PARTS} - told == {
+        "layers", "stages"
+    }  # fmt: skip
+    assert set(CHANNELS) <= told
+    assert "[[layers]]" in PAGE
+    assert "[[stages]]" in PAGE
+
+
+def test_the_example_of_the_page():
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    costs = parse_costs(example)
+    assert [row.name for row in costs.stages] == ["embedding", "block", "head"]
+    assert costs.edge_between(0, 1).latency == 10_000
+    assert costs.edge_between(3, 4).latency == 25_000

@@ -47,6 +47,7 @@ ROW_BYTES = ("held_until_input_bytes", "held_until_weight_bytes", "weight_bytes"
 HOST_TIMES = ("send_host", "recv_host", "action_overhead")
 TAIL_TIMES = ("reduce", "clip", "optimizer")
 PEOPLES = ("notes", "spread", "medians")
+ROW_KEYS = (*TIMES, *ROW_BYTES, "name", *PEOPLES)
 EDGE = ("latency", "bandwidth")
 CLASSES = ("default", "same_box", "across_boxes", "ranks_per_box")
 PAIR = re.compile(r"([0-9]{1,7})([->])([0-9]{1,7})")
@@ -85,7 +86,7 @@ def costs_of(document: Value) -> Costs:
     values = keys[rows[0]].items()
     if not values:
         raise keys[rows[0]].error("there is no row; one row a stage or layer is needed")
-    tables = [row.table((*TIMES[1:], *ROW_BYTES, "name", *PEOPLES), ["forward"]) for row in values]
+    tables = [row.table(ROW_KEYS[1:], ["forward"]) for row in values]
     for row, table in zip(values, tables, strict=True):
         if "backward" not in table and not {"backward_input", "backward_weight"} <= table.keys():
             raise row.error(

@@ -254,6 +254,7 @@ def test_a_csv_file_that_contradicts_the_options(refused, tmp_path):
     ("rows", "kind", "more", "message"),
     [
         (3, "stages", "", "has 3 stages and 1f1b 4; they must be the same"),
+        (8, "stages", "", "1f1b 4; they must be the same (-v 2 for a schedule that takes it; rows"),
         (3, "layers", "", "4 stages need at least 4 layers and there are 3"),
         (5, "layers", " --layers-per-stage 2,3", "the costs have 2 stages and the schedule 4"),
         (5, "layers", " --layers-per-stage 2,2,2,2", "holds 8 layers and the costs 5"),

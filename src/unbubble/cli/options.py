@@ -219,9 +219,12 @@ class CostOptions:
         if self.split:
             raise InputError(f"{self.path} has stages, and --layers-per-stage is for layers")
         if self.rows.num_stages != schedule.num_stages:
+            each, left = divmod(self.rows.num_stages, schedule.ranks)
+            hint = "" if left or each == 1 else f"-v {each} for a schedule that takes it; "
             raise InputError(
                 f"{self.path} has {self.rows.num_stages} stages and {schedule.name or 'the order'} "
-                f"{schedule.num_stages}; they must be the same (rows named layers are partitioned)"
+                f"{schedule.num_stages}; they must be the same ({hint}rows named layers are "
+                "partitioned)"
             )
         return StageTimes(self.rows)
 
