@@ -32,7 +32,7 @@ def test_a_line_is_the_checksum_and_the_record(folder):
 def test_a_step_comes_back_with_its_waits_taken_out(folder):
     trace = read([folder], step=1)
     assert (trace.format, trace.step, trace.steps) == ("live", 1, (0, 1, 2))
-    assert trace.ignored == ("nothing of the ranks 0, 1, 2, 3, 6, 7: no file of theirs is here",)
+    assert trace.ignored == ("the ranks 0, 1, 2, 3, 6, 7, of which no file is here",)
     (pipeline,) = trace.pipelines
     assert pipeline.ranks == (4, 5)
     assert pipeline.unknown == (str(NO_RECOMPUTE),)

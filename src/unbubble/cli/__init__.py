@@ -19,7 +19,7 @@ COMMANDS = {
     "bubble": "closed forms of the bubble, instantly",
     "simulate": "exact simulation of a schedule with given costs",
     "compare": "the same costs under many schedules",
-    "sweep": "more microbatches, until they stop to pay",
+    "sweep": "more microbatches, until they stop paying",
     "partition": "layers to stages, exactly",
     "schedule": "list, draw, export and prove schedules",
     "profile": "measured costs of a real model, layer by layer",

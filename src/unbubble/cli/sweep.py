@@ -1,4 +1,4 @@
-"""unbubble sweep: more microbatches, until they stop to pay."""
+"""unbubble sweep: more microbatches, until they stop paying."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -61,7 +61,7 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Double m from 2 until it stops to pay, for every v, as predicted by simulation.
+    """Double m from 2 until it stops paying, for every v, as predicted by simulation.
 
     With --plan and --run each m is also run on processes of this machine, two neighbours in one
     launch, beside its prediction; an interrupt keeps the rows that are finished. With measured

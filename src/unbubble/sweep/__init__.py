@@ -1,4 +1,4 @@
-"""Sweep: more and more microbatches (and stages a rank), and where that stops to pay.
+"""Sweep: more and more microbatches (and stages a rank), and where that stops paying.
 
 The prediction is the simulation's; beside it may stand what was measured. If throughput does not
 follow the prediction, the bubble is not what limits the run: doubling m from 8 to 16 on 8 ranks

@@ -1,4 +1,4 @@
-"""Verdict: where more microbatches stop to pay, whether the bubble is why, and what else is.
+"""Verdict: where more microbatches stop paying, whether the bubble is why, and what else is.
 
 The classes of a step, each divided by m, add up to the time of a microbatch. What holds a measured
 throughput back is the class that gained the most from the first row to the last, beyond what the
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def verdict(rows: Sequence[Row], pays: Fraction = PAYS) -> Verdict:
-    """Where more microbatches stop to pay and, of a measured sweep, what limits it."""
+    """Where more microbatches stop paying and, of a measured sweep, what limits it."""
     inside = [row for row in rows if row.fits]
     full = rows[-1] if not rows[-1].fits else None
     if inside[0].taken is not None:

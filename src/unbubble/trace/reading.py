@@ -192,7 +192,7 @@ def _absent(ranks: Sequence[RankSteps]) -> list[str]:
     """The job's ranks of which there is no trace, in words."""
     world = max(rank.world_size or 0 for rank in ranks)
     absent = sorted(set(range(world)) - {rank.rank for rank in ranks})
-    return [f"nothing of the ranks {some(absent)}: no file of theirs is here"] if absent else []
+    return [f"the ranks {some(absent)}, of which no file is here"] if absent else []
 
 
 def _numbered(ranks: list[RankSteps], files: Sequence[str]) -> list[RankSteps]:
