@@ -94,6 +94,22 @@ def shown_time(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
+def handy_unit(length: float | Fraction, unit: str) -> tuple[str, int]:
+    """The unit in which a length in `unit` is 10 or more, and how many of it make one of `unit`.
+
+    Then its parts are handy too: a step of 3 s is 3,000 ms, as what it lost is some ms. Only
+    seconds have smaller units; any other unit stays as it is.
+
+    >>> handy_unit(0.0242, "s")
+    ('ms', 1000)
+    """
+    if unit == "s":
+        for smaller, factor in (("s", 1), ("ms", 1000), ("µs", 10**6), ("ns", 10**9)):
+            if length * factor >= 10:
+                return smaller, factor
+    return unit, 1
+
+
 def percent(share: float | Fraction, decimals: int = 1, *, sign: bool = False) -> str:
     """A share in percent; nothing that rounds to 0 stands below it.
 

@@ -48,7 +48,7 @@ def test_a_schedules_bubble_time(unbubble):
     assert answer["bubble_time"] == pytest.approx(0.084)
     assert answer["schedule_bubble_fraction"] == pytest.approx(84 / (64 * 30 + 84))
     assert (
-        "zb-h1 idles 0.084 s of the span = (p−1)(F+I−W)"
+        "zb-h1 idles 84 ms of the span = (p−1)(F+I−W)"
         in unbubble(f"{line} --backward-weight 9ms").out
     )
 

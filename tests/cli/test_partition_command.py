@@ -84,7 +84,7 @@ def test_a_costs_file_and_the_plan_that_comes_of_it(unbubble, tmp_path):
     assert plan.microbatches == 8
     assert plan.prediction.makespan == round(answer["makespan"] * 1e9)
     out = unbubble(line).out
-    assert "the smallest possible bottleneck is 0.0093 s" in out
+    assert "the smallest possible bottleneck is 9.3 ms" in out
     assert f"written to {tmp_path}/plan.json" in out
 
 

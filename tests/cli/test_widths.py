@@ -84,3 +84,16 @@ def test_a_pipe_gets_whole_lines(unbubble):
         "arXiv 2412.19437"
         in unbubble("bubble -p 4 -m 8 --schedule dualpipe-v").out.splitlines()[-1]
     )
+
+
+def test_times_are_in_a_unit_that_suits_them(unbubble, tmp_path, monkeypatch):
+    """0.0886391 s in every column, so wide that the names of the schedules stood over the rows."""
+    monkeypatch.setenv("COLUMNS", "80")
+    times = "forward = 1.1234567, backward_input = 1.2345678, backward_weight = 0.9876543"
+    row = f"{{{times}, weight_bytes = 123456, held_until_weight_bytes = 65432}}"
+    (tmp_path / "costs.toml").write_text(f'unit = "ms"\nlayers = [{", ".join([row] * 9)}]')
+    line = f"-p 2 -m 8 --costs {tmp_path}/costs.toml"
+    head, *rows = unbubble(f"compare --schedules 1f1b,zb-v {line}").out.splitlines()[:3]
+    assert head.startswith("schedule  stages  makespan ms  bubble  span ms")
+    assert [row.split()[0] for row in rows] == ["1f1b", "zb-v"]
+    assert unbubble(f"compare {line} --json").json["unit"] == "s"

@@ -8,7 +8,7 @@ import click
 
 from unbubble import quantity
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, say
+from unbubble.cli.output import Clock, number, print_json, say
 from unbubble.errors import InputError
 from unbubble.formulas import (
     BY_SIZES,
@@ -193,9 +193,10 @@ def _print(
         idle = percent(answer["idle_at_least"], 2)
         say(f"× {speedup}       idle ≥ {idle}, so m ≤ {answer['microbatches_at_most']}")
     if "bubble_time" in answer:
+        clock = Clock.suiting(answer["bubble_time"], answer["unit"])
         say(
-            f"{answer['schedule']} idles {number(answer['bubble_time'])} {answer['unit']}".rstrip()
-            + f" of the {answer['metric']} = {answer['formula']}: fraction "
+            f"{answer['schedule']} idles {clock.text(answer['bubble_time'])} of the "
+            f"{answer['metric']} = {answer['formula']}: fraction "
             f"{percent(answer['schedule_bubble_fraction'], 2)}, overhead "
             f"{percent(answer['schedule_bubble_overhead'], 2)}; {answer['assumes']} "
             f"({answer['source']})"

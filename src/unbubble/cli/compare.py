@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, print_table, say
+from unbubble.cli.output import Clock, number, print_json, print_table, say
 from unbubble.errors import InputError
 from unbubble.quantity import percent, shown_size
 
@@ -61,17 +61,17 @@ def command(
     if as_json:
         print_json({"rows": rows, "best": best["schedule"], "unit": best["unit"]})
         return
-    unit = best["unit"]
+    clock = Clock.suiting(max(row["step"] for row in made), best["unit"])
     tail = any(row["step"] > row["makespan"] for row in made)
     print_table(
         [
             {
                 "schedule": row["schedule"],
                 "stages": str(row["num_stages"]),
-                f"makespan {unit}".rstrip(): number(row["makespan"]),
-                **({f"step {unit}".rstrip(): number(row["step"])} if tail else {}),
+                clock.head("makespan"): clock.number(row["makespan"]),
+                **({clock.head("step"): clock.number(row["step"])} if tail else {}),
                 "bubble": percent(row["bubble_fraction"], 2),
-                f"span {unit}".rstrip(): number(row["span"]),
+                clock.head("span"): clock.number(row["span"]),
                 "by span": percent(row["bubble_fraction_span"], 2),
                 "in flight": number(max(row["peak_activations"])),
                 **(

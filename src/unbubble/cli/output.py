@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from unbubble.quantity import handy_unit
 from unbubble.terminal import table, wrapped
 
 
@@ -31,6 +32,30 @@ def print_json(answer: Mapping[str, Any]) -> None:
 def number(value: Fraction | int) -> str:
     """A number of at most six digits behind which nothing is hidden by zeros."""
     return f"{float(value):.6g}"
+
+
+class Clock(NamedTuple):
+    """How the times of one answer are printed: all in one unit that suits the longest.
+
+    `unit` may be empty; `factor` of it make one of the costs' unit, in which JSON has them.
+    """
+
+    unit: str
+    factor: int
+
+    @classmethod
+    def suiting(cls, longest: Fraction | int, unit: str) -> "Clock":
+        return cls(*handy_unit(longest, unit))
+
+    def number(self, time: Fraction | int) -> str:
+        return number(time * self.factor)
+
+    def text(self, time: Fraction | int) -> str:
+        return f"{self.number(time)} {self.unit}".rstrip()
+
+    def head(self, what: str) -> str:
+        """The head of a column of times."""
+        return f"{what} {self.unit}".rstrip()
 
 
 def say(text: str) -> None:

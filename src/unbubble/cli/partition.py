@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, print_table, say
+from unbubble.cli.output import Clock, print_json, print_table, say
 from unbubble.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,26 +111,26 @@ def command(
     if as_json:
         print_json(answer)
         return
-    unit = f" {rows.unit}".rstrip()
+    clock = Clock.suiting(max(naive["makespan"], answer["makespan"]), rows.unit)
     print_table(
         [
             {
                 "split": label,
-                f"bottleneck{unit}": number(row["bottleneck"]),
-                f"{order.name} m={m}{unit}": number(row["makespan"]),
+                clock.head("bottleneck"): clock.number(row["bottleneck"]),
+                clock.head(f"{order.name} m={m}"): clock.number(row["makespan"]),
                 "layers per stage": ",".join(map(str, row["layers_per_stage"])),
             }
             for label, row in (("naive", naive), ("given" if given else "chosen", answer))
         ]
     )
     bound = "the smallest possible bottleneck is" if best.proven else "no bottleneck is below"
-    say(f"\n{bound} {number(answer['optimal_bottleneck'])}{unit}")
+    say(f"\n{bound} {clock.text(answer['optimal_bottleneck'])}")
     for framework, words in answer["exports"].items():
         click.echo(f"{framework}: {words}")  # to be copied: in one piece
     if output is not None:
         say(
             f"written to {output}; as it is run, with sends and receives, {order.name} m={m} takes "
-            f"{number(answer['predicted'])}{unit}"
+            f"{clock.text(answer['predicted'])}"
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from unbubble.cli.output import number, print_table
+from unbubble.cli.output import Clock, print_table
 from unbubble.costs import Costs
 from unbubble.quantity import percent
 from unbubble.schedule import Schedule
@@ -39,13 +39,13 @@ def jitter_figures(
     }
 
 
-def print_what_ifs(rows: list[dict[str, Any]], unit: str) -> None:
+def print_what_ifs(rows: list[dict[str, Any]], clock: Clock) -> None:
     """The changes as a table, the largest gain first."""
     print_table(
         [
             {
                 "what if": row["change"],
-                f"step {unit}".rstrip(): number(row["step"]),
+                clock.head("step"): clock.number(row["step"]),
                 "wins": percent(row["gain"], 2),
             }
             for row in rows
@@ -53,10 +53,10 @@ def print_what_ifs(rows: list[dict[str, Any]], unit: str) -> None:
     )
 
 
-def jitter_line(found: dict[str, Any], unit: str) -> str:
+def jitter_line(found: dict[str, Any], clock: Clock) -> str:
     """The distribution in one line."""
-    shown = ", ".join(f"P{q} {number(found[f'p{q}'])}" for q in PERCENTILES)
+    shown = ", ".join(f"P{q} {clock.number(found[f'p{q}'])}" for q in PERCENTILES)
     return (
         f"with a spread of {percent(found['spread'], 2)} in each action, {found['draws']} draws: "
-        f"{shown} {unit}".rstrip()
+        f"{shown} {clock.unit}".rstrip()
     )

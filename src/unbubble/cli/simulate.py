@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unbubble.cli import options as shared
-from unbubble.cli.output import number, print_json, print_table, say
+from unbubble.cli.output import Clock, number, print_json, print_table, say
 from unbubble.errors import InputError
 from unbubble.quantity import percent, shown_size
 
@@ -119,7 +119,7 @@ def command(
         from unbubble.report.text import render
 
         click.echo(render(timeline, color=sys.stdout.isatty()) + "\n")
-    unit = answer["unit"]
+    clock = Clock.suiting(max(answer["step"], answer["makespan"]), answer["unit"])
     say(
         f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
         f"{order.microbatches} microbatches"
@@ -131,16 +131,17 @@ def command(
         "span": "the same of the rank that takes longest",
     }
     if "fill_and_drain" in answer:
-        beyond = f"{number(answer['fill_and_drain'])} {unit}".rstrip()
+        beyond = clock.text(answer["fill_and_drain"])
         meanings = {"makespan": f"a step of the steady state; fill and drain, once, {beyond} more"}
     for what, meaning in meanings.items():
         bubble = answer["bubble_fraction" if what == "makespan" else "bubble_fraction_span"]
         say(
-            f"{what:<9} {number(answer[what]):>10} {unit:<2} bubble "
+            f"{what:<9} {clock.number(answer[what]):>10} {clock.unit:<2} bubble "
             f"{percent(bubble, 2):>7}  {meaning}"
         )
     if answer["step"] > answer["makespan"]:
-        say(f"step      {number(answer['step']):>10} {unit:<2} to its very end: {TAIL}")
+        step = clock.number(answer["step"])
+        say(f"step      {step:>10} {clock.unit:<2} to its very end: {TAIL}")
     say(
         f"idle {percent(answer['bubble_overhead'], 2)} of the work (bubble overhead); utilization "
         f"{percent(answer['utilization'], 2)}, to first order "
@@ -152,8 +153,8 @@ def command(
         [
             {
                 "rank": str(rank),
-                f"work {unit}".rstrip(): number(answer["work"][rank]),
-                f"idle {unit}".rstrip(): number(answer["idle"][rank]),
+                clock.head("work"): clock.number(answer["work"][rank]),
+                clock.head("idle"): clock.number(answer["idle"][rank]),
                 "in flight": number(answer["peak_activations"][rank]),
                 **({"with weights": shown_size(held[rank])} if held else {}),
             }
@@ -163,10 +164,10 @@ def command(
     for note in answer["notes"]:
         say(f"\n{note}")
     if jitter is not None:
-        say("\n" + questions.jitter_line(answer["jitter"], unit))
+        say("\n" + questions.jitter_line(answer["jitter"], clock))
     if ask:
         click.echo()
-        questions.print_what_ifs(answer["what_if"], unit)
+        questions.print_what_ifs(answer["what_if"], clock)
 
 
 def _planned(path: str) -> "tuple[Schedule, shared.StageTimes]":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from unbubble.cli.output import number, print_table, say
+from unbubble.cli.output import Clock, number, print_table, say
 from unbubble.errors import InputError
 from unbubble.quantity import percent, shown_size
 from unbubble.sweep import Row, Verdict, verdict
@@ -95,11 +95,12 @@ class Swept:
                 f"{self.schedule}, {self.ranks} ranks; predicted / measured, steps without the "
                 "optimizer"
             )
+        clock = Clock.suiting(max(row.step for row in self.rows), self.rows[0].timeline.unit)
         limited = self.memory_bytes is not None
         print_table(
             [
                 ({"p": str(row.ranks)} if self.ranks is None else {})
-                | (_run_cells(row) if real else _cells(row, self.measured, limited))
+                | (_run_cells(row) if real else _cells(row, clock, self.measured, limited))
                 for row in self.rows
             ]
         )
@@ -152,14 +153,14 @@ def _document(row: Row) -> dict[str, Any]:
     return found
 
 
-def _cells(row: Row, measured: bool, limited: bool) -> dict[str, str]:
-    unit = f" {row.timeline.unit}".rstrip()
+def _cells(row: Row, clock: Clock, measured: bool, limited: bool) -> dict[str, str]:
+    unit = row.timeline.unit
     cells = {
         "v": str(row.virtual),
         "m": str(row.microbatches),
-        f"step{unit}": number(row.step),
+        clock.head("step"): clock.number(row.step),
         "bubble": percent(row.bubble_fraction, 2),
-        f"microbatches /{unit or ' unit'}": number(row.throughput),
+        f"microbatches / {unit or 'unit'}": number(row.throughput),
         "gain": _times(row.gain),
     }
     if limited:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from unbubble import quantity
 from unbubble.simulate import Timeline
 
-_SECONDS = (("s", 1), ("ms", 1000), ("µs", 10**6), ("ns", 10**9))
-
 
 class Scale(NamedTuple):
     """`unit` is what is written after a number (may be empty), `per_tick` a tick's length in it."""
@@ -37,17 +35,9 @@ class Scale(NamedTuple):
 
 
 def scale_for(timeline: Timeline, length: float) -> Scale:
-    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number.
-
-    It is 10 or more, so that its parts are handy too: a step of 3 s is 3,000 ms, as what it lost is
-    some ms. Only seconds have smaller units; any other unit stays as it is.
-    """
-    unit, per_tick = timeline.unit, Fraction(1, timeline.ticks_per_unit)
-    if unit == "s":
-        for name, factor in _SECONDS:
-            if length * factor >= 10:
-                return Scale(name, per_tick * factor)
-    return Scale(unit, per_tick)
+    """The scale of a timeline's ticks at which `length`, in its unit, is a handy number."""
+    unit, factor = quantity.handy_unit(length, timeline.unit)
+    return Scale(unit, Fraction(factor, timeline.ticks_per_unit))
 
 
 def shown(value: float) -> str:

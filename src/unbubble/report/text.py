@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from unbubble.action import Kind
 from unbubble.errors import InputError
-from unbubble.quantity import percent
+from unbubble.quantity import handy_unit, percent
 from unbubble.report.palette import WORDS
 from unbubble.report.rows import (
     Block,
@@ -262,14 +262,15 @@ def _legend(timeline: Timeline, filled: bool, color: bool) -> list[str]:
 
 
 def _summary(timeline: Timeline) -> list[str]:
-    unit = f" {timeline.unit}" if timeline.unit else ""
+    unit, factor = handy_unit(timeline.in_unit(timeline.makespan), timeline.unit)
+    longest, span = (timeline.in_unit(t) * factor for t in (timeline.makespan, timeline.span))
     kind = "measured" if timeline.measured else "simulated"
     words, _ = part_of_run(timeline)
     return [
         f"{timeline.schedule.name or 'custom'} ({kind})",
         *([f"{words} of {timeline.schedule.microbatches} microbatches"] if words else []),
-        f"makespan {timeline.in_unit(timeline.makespan):g}{unit}",
-        f"span {timeline.in_unit(timeline.span):g}{unit}",
+        f"makespan {longest:g} {unit}".rstrip(),
+        f"span {span:g} {unit}".rstrip(),
         f"bubble {percent(timeline.bubble_fraction)} of ranks × makespan",
         f"by span {percent(timeline.bubble_fraction_span)}",
     ]
