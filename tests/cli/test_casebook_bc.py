@@ -135,6 +135,9 @@ def test_how_much_was_idle_behind_a_measured_speedup(unbubble):
     # had it been ZB-H1, idle for 7 of 3m + 7
     line = "bubble -p 8 --speedup 67/55 --schedule zb-h1 --json"
     assert unbubble(line).json["microbatches_at_most"] == 10
+    # interleaved: 3/(2m + 3) is 5/53 at m = 14.4; that bound was refused, as 14 is no multiple of 3
+    answer = unbubble("bubble -p 4 -v 2 --speedup 53/48 --schedule interleaved --json").json
+    assert answer["microbatches_at_most"] == 14
 
 
 def test_where_zbv_puts_its_stages(unbubble):

@@ -112,3 +112,42 @@ def loss_of_samples():
 def of_another_seed():
     torch.manual_seed(os.getpid())
     return _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+
+
+def of_tokens():
+    """1 and 3 valid tokens in turn, the loss their mean."""
+    layers, _, _ = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def batch(i):
+        wanted = torch.tensor([0, 1, 2])
+        return torch.eye(4)[:3], wanted if i % 2 else torch.where(wanted == 0, 0, -100)
+
+    return layers, nn.functional.cross_entropy, batch
+
+
+def frozen_first():
+    """Nothing before the second layer is trained."""
+    layers, loss, batch = _layers(nn.Linear(4, 4), nn.Linear(4, 4))
+    layers[0].requires_grad_(False)
+    return layers, loss, batch
+
+
+def frozen():
+    layers, loss, batch = frozen_first()
+    layers[1].requires_grad_(False)
+    return layers, loss, batch
+
+
+class Twice(nn.Module):
+    """One weight, used twice on the way."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(4) + 0.1)
+
+    def forward(self, x):
+        return x @ self.weight @ self.weight
+
+
+def of_weights_used_twice():
+    return _layers(Twice(), Twice())

@@ -86,8 +86,8 @@ def command(
     if legal is None or microbatches is not None:
         m = shared.count(m, "m", "microbatches", 8)
     assert m is not None
-    if entry is not None:
-        entry.check_rule(p, m, v)
+    if entry is not None and (microbatches is not None or most is None):
+        entry.check_rule(p, m, v)  # what idles as long as was measured is a bound, legal or not
     least = _least_legal(m, p, v, rules, entry)
     fraction, overhead, exact = bubble_fraction(p, m, v), bubble_overhead(p, m, v), v == 1 or m >= p
     timed = _timed(name, p, m, v, times) if entry is not None or given.times else {}

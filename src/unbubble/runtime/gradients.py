@@ -12,7 +12,7 @@ class Gradients(msgspec.Struct, kw_only=True):
 
     None is a difference that is no number. Where it is the model and not the schedule: `apart` is
     what the model made otherwise on some rank; `of_model`: one process differs as well, as soon as
-    it takes the batch in microbatches.
+    it takes the batch in microbatches; `summed`: by just their number, so the loss is a sum.
     """
 
     largest_difference: float | None
@@ -20,6 +20,7 @@ class Gradients(msgspec.Struct, kw_only=True):
     parameters: int
     apart: list[str] = []
     of_model: bool = False
+    summed: bool = False
 
     @property
     def equal(self) -> bool:
@@ -42,10 +43,15 @@ class Gradients(msgspec.Struct, kw_only=True):
             )
         if not self.of_model:
             return "the schedule does not train the same model"
+        if self.summed:
+            return (
+                "the whole batch's are larger by the number of microbatches, in one process too, "
+                "so the loss is a sum over the samples; divide it by their number"
+            )
         return (
             "one process alone differs as much once it takes the batch in microbatches, so it is "
-            "the model (dropout, batch normalisation, a loss that is no mean, overflows, the "
-            "rounding of 16-bit numbers)"
+            "the model (dropout, batch normalisation, a loss that is no mean, or one over other "
+            "numbers of tokens in every microbatch, overflows, the rounding of 16-bit numbers)"
         )
 
 

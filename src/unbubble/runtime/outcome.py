@@ -87,6 +87,7 @@ class Outcome:
                 "equal": gradients.equal,
                 "apart": gradients.apart,
                 "of_model": gradients.of_model,
+                "summed": gradients.summed,
             },
             "attribution": _classes(self.attribution),
             "predicted_attribution": _classes(self.predicted_attribution),

@@ -57,7 +57,8 @@ def gradients(pipeline: "Pipeline") -> dict[str, Any]:
     )
     if not found.equal:
         found.apart = _apart(pipeline)
-        found.of_model = not found.apart and _of_model(pipeline, expected, float(floor))
+        if not found.apart:
+            found.of_model, found.summed = _of_model(pipeline, expected, float(floor))
     return msgspec.to_builtins(found)
 
 
@@ -82,13 +83,19 @@ def _digest(tensors: Iterable[torch.Tensor]) -> int:
     return found
 
 
-def _of_model(pipeline: "Pipeline", expected: Grads, floor: float) -> bool:
-    """Whether one process differs from itself when it takes the batch in microbatches."""
-    answer = [False]
+def _of_model(pipeline: "Pipeline", expected: Grads, floor: float) -> tuple[bool, bool]:
+    """Whether one process differs from itself when it takes the batch in microbatches, and whether
+    that is by a factor, their number."""
+    answer = [(False, False)]
     if pipeline.rank == 0:
-        again = _single_process(pipeline, parts=pipeline.job.microbatches)
-        pairs = zip(chain(*again), chain(*expected), strict=True)
-        answer = [not all(within_rounding(_difference(a, b, floor)) for a, b in pairs)]
+        parts = pipeline.job.microbatches
+        again = _single_process(pipeline, parts=parts)
+        pairs = list(zip(chain(*again), chain(*expected), strict=True))
+        same, scaled = (
+            all(within_rounding(_difference(a * by, b, floor)) for a, b in pairs)
+            for by in (1, parts)
+        )
+        answer = [(not same, scaled and not same)]
     dist.broadcast_object_list(answer, 0)
     return answer[0]
 

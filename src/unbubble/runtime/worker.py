@@ -1,8 +1,9 @@
 """Worker: one rank of pipeline runs on PyTorch's own schedule runtime."""
 
 import gc
+import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isfinite
 from time import perf_counter_ns, sleep
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import torch
 from torch import distributed as dist
+from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
@@ -71,6 +73,7 @@ class Pipeline:
             for s, rank in enumerate(job.rank_of)
             if rank == self.rank
         }
+        _check_trained(job, parts)
         last = len(job.rank_of) - 1
         self.holds_first, self.holds_last = 0 in self.modules, last in self.modules
         stages = [
@@ -144,3 +147,21 @@ def begin_together() -> None:
     left = int(moment[0]) - perf_counter_ns()
     if 0 < left < 10**9:
         sleep(left / 1e9)
+
+
+def _check_trained(job: PipelineJob, parts: Sequence[Sequence[nn.Module]]) -> None:
+    """Refuse a model of which nothing is trained, and what PyTorch 2.13 trains wrongly without a
+    word: its split backward finds a stage's weight gradients on the way to the stage's input, and
+    drops them where no gradient goes there, because nothing before the stage is trained. Stage 0 is
+    spared: its W is the full backward."""
+    splits = {int(stage) for stage in re.findall(r"(\d+)I\d", job.csv)}
+    trained = [any(p.requires_grad for m in part for p in m.parameters()) for part in parts]
+    if True not in trained:
+        raise InputError("no layer of the model has a parameter that is trained (requires_grad)")
+    first = trained.index(True)
+    if first and first in splits:
+        raise InputError(
+            f"the schedule splits the backward of stage {first}, and no stage before it has a "
+            "parameter that is trained; PyTorch loses the stage's weight gradients then. Take a "
+            "schedule with full backwards, as 1f1b, or put a layer that is trained on stage 0"
+        )

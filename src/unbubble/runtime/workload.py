@@ -135,7 +135,8 @@ def _workload(target: str, made: Any) -> Workload:
             if owner.setdefault(id(parameter), number) != number:
                 raise InputError(
                     f"{target}: layers {owner[id(parameter)]} and {number} share a parameter; "
-                    "PyTorch's pipeline stages cannot tie weights"
+                    "PyTorch's pipeline stages cannot tie weights: give each its own, or make them "
+                    "one layer"
                 )
     return made
 
