@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from unbubble.quantity import percent, shown_time
+from unbubble.quantity import counted, percent, shown_time
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ def test_no_time_is_shown_with_an_exponent(seconds, text):
 def test_no_share_that_rounds_to_zero_is_shown_below_it(shown, text):
     """A prediction 0.04 % short was one of -0.0%."""
     assert shown == text
+
+
+def test_one_is_no_plural():
+    """A schedule of one rank had 1 ranks and 1 microbatches."""
+    assert [counted(n, "rank") for n in (0, 1, 2)] == ["0 ranks", "1 rank", "2 ranks"]

@@ -53,9 +53,10 @@ _BY_PYTORCH = (
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
-    "any": Rule("interleaved: m a multiple of the group size, p", _grouped),
+    "any": Rule("any m; interleaved: m a multiple of the group size, p", _grouped),
     "megatron": Rule(
-        "Megatron-LM: any m; interleaved: m mod the group size (p by default) is 0 or at least p",
+        "Megatron-LM: any m; interleaved: m mod the group size (p by default) is 0 or at least p, "
+        "and p > 2 where p2p communication is not overlapped",
         _grouped,
         ("1f1b", "interleaved-1f1b"),
         interleaves_from=2,

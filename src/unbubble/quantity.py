@@ -110,6 +110,16 @@ def handy_unit(length: float | Fraction, unit: str) -> tuple[str, int]:
     return unit, 1
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of something.
+
+    >>> counted(2, "microbatch")
+    '2 microbatches'
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("h") else "s"
+    return f"{number} {noun}{ending}"
+
+
 def percent(share: float | Fraction, decimals: int = 1, *, sign: bool = False) -> str:
     """A share in percent; nothing that rounds to 0 stands below it.
 

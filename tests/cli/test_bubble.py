@@ -134,7 +134,10 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
             "-p 4 --global-batch 3 --dp 8 --micro-batch 2",
             "= 16, so m would be no whole number; the",
         ),
-        ("-p 4 --global-batch 64 -m 8", "--global-batch 64 and -m 8 both say m; use one"),
+        ("-p 4 --global-batch 64 -m 8 --micro-batch 8", "64 and -m 8 both say m; use one"),
+        # pytorch#126600: microbatches of 3, 3 and 2
+        ("-p 4 --global-batch 8 -m 3", "dp × m = 3, so microbatches would not be of one size; the"),
+        ("-p 4 --global-batch 24 -m 4 --dp 4", "the nearest that are: 16 or 32"),
         ("-p 4 -m 8 --dp 0", "--dp is 0; it is from 1"),
         ("-p 8 --speedup 100", "99.00% was idle, and with one microbatch no more than 87.50%"),
         ("-p 4 -m 8 --framework jax", "no rule is known for 'jax'"),

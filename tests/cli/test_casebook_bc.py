@@ -115,7 +115,10 @@ def test_the_fraction_is_that_of_the_schedule_asked_for(unbubble, line):
 
 
 def test_interleaving_over_two_ranks_works(unbubble):
-    """Megatron-LM#750."""
+    """Megatron-LM#750: both neighbours are one rank, which unoverlapped transfers do not bear."""
+    out = unbubble("bubble -p 2 -m 4 -v 2 --framework megatron").out
+    assert " legal (" in out
+    assert "p > 2 where p2p communication is not overlapped" in out
     answer = unbubble("simulate --schedule interleaved -p 2 -m 4 -v 2 --json").json
     assert answer["bubble_fraction"] == pytest.approx(1 / 9)
 
@@ -234,6 +237,7 @@ def test_the_batch_that_a_pipeline_needs(unbubble):
     assert (answer["microbatches"], answer["legal"]) == (8, True)
     answer = unbubble("bubble -p 2 -v 2 --global-batch 4 --dp 4 --framework verl --json").json
     assert (answer["microbatches"], answer["microbatches_legal"]) == (1, 2)
+    assert "= 4 × 16" in unbubble("bubble -p 4 -m 4 --global-batch 64 --dp 4").out
     answer = unbubble("bubble -p 8 --target 5% --dp 4 --micro-batch 2 --json").json
     assert (answer["microbatches"], answer["global_batch"]) == (133, 133 * 8)
     assert "global batch         1064" in unbubble(

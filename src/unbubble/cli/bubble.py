@@ -36,7 +36,7 @@ _EXACT = "; `unbubble simulate` gives the exact value"
 @click.command("bubble")
 @shared.sizes
 @shared.times
-@click.option("--global-batch", type=int, metavar="N", help="Samples of a step, instead of -m.")
+@click.option("--global-batch", type=int, metavar="N", help="Samples of a step, which say m.")
 @click.option("--micro-batch", type=int, metavar="N", help="Samples of a microbatch [default: 1].")
 @click.option("--dp", type=int, metavar="N", help="Data-parallel replicas [default: 1].")
 @click.option("--target", metavar="β", help="Bubble fraction to stay within: 5% or 0.05.")
@@ -62,9 +62,10 @@ def command(
     """The bubble of GPipe and 1F1B (v = 1) or interleaved 1F1B (v > 1) by closed form.
 
     Equal stages and no communication are assumed; `unbubble simulate` assumes nothing. With
-    --schedule, the bubble of that one. A global batch makes m = N / (dp × micro-batch). With
-    --target, the fewest microbatches that keep within it; -m may then be left out. With --speedup,
-    how much must have been idle, and the most microbatches that idle so much.
+    --schedule, the bubble of that one. A global batch makes m = N / (dp × micro-batch), or with -m
+    microbatches of N / (dp × m) samples. With --target, the fewest microbatches that keep within
+    it; -m may then be left out. With --speedup, how much must have been idle, and the most
+    microbatches that idle so much.
     """
     p = shared.count(ranks, "p", "ranks")
     microbatches, samples = _of_batch(microbatches, global_batch, micro_batch, dp)
@@ -215,16 +216,26 @@ def _of_batch(
     if batch is None:
         given = micro_batch is not None or dp is not None
         return microbatches, (micro_batch or 1) * (dp or 1) if given else None
-    if microbatches is not None:
+    if microbatches is not None and micro_batch is not None:
         raise InputError(f"--global-batch {batch} and -m {microbatches} both say m; use one")
-    samples = (micro_batch or 1) * (dp or 1)
-    if batch % samples:
-        near = [n for n in (batch // samples * samples, -(-batch // samples) * samples) if n]
+    replicas = dp or 1
+    if microbatches is None:
+        samples = (micro_batch or 1) * replicas
+        _whole(batch, samples, "dp × micro-batch", "m would be no whole number")
+        return batch // samples, samples
+    m = shared.count(microbatches, "m", "microbatches")
+    _whole(batch, m * replicas, "dp × m", "microbatches would not be of one size")
+    return m, batch // m
+
+
+def _whole(batch: int, divisor: int, of: str, otherwise: str) -> None:
+    """Refuse a global batch that cannot be cut evenly."""
+    if batch % divisor:
+        near = [n for n in (batch // divisor * divisor, -(-batch // divisor) * divisor) if n]
         raise InputError(
-            f"--global-batch {batch} is no multiple of dp × micro-batch = {samples}, so m would "
-            f"be no whole number; the nearest that are: {' or '.join(map(str, near))}"
+            f"--global-batch {batch} is no multiple of {of} = {divisor}, so {otherwise}; the "
+            f"nearest that are: {' or '.join(map(str, near))}"
         )
-    return batch // samples, samples
 
 
 def _wanted(target: str, name: str, p: int, v: int, times: Times) -> int:

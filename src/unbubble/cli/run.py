@@ -8,6 +8,7 @@ from unbubble.cli import options as shared
 from unbubble.cli.output import print_json, say, warn
 from unbubble.cli.progress import progress
 from unbubble.errors import RunError
+from unbubble.quantity import counted
 
 
 @click.command("run")
@@ -104,7 +105,8 @@ def command(
         else:
             order = plan.schedule
             name = order.name or "custom"
-            say(f"{name}, {order.ranks} ranks, {order.microbatches} microbatches, {target}")
+            sizes = f"{counted(order.ranks, 'rank')}, {counted(order.microbatches, 'microbatch')}"
+            say(f"{name}, {sizes}, {target}")
             click.echo("\n".join(outcome.lines()))
     if (gradients := measured.gradients) and not gradients.equal:
         raise RunError(

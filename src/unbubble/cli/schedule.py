@@ -15,6 +15,7 @@ from unbubble.cli.output import print_json, say
 from unbubble.errors import InputError, listed
 from unbubble.families import families, family
 from unbubble.files import read_text, write_text
+from unbubble.quantity import counted
 from unbubble.schedule import Schedule, format_csv, parse_csv
 from unbubble.schedule.check import SENDS, Report, check, check_rows, grid
 from unbubble.schedule.lowering import RECEIVES, compute_only, lower
@@ -149,7 +150,7 @@ def export(
         return
     verdict = f"deadlocks under {listed(stuck)} sends" if stuck else "cannot deadlock"
     if faults:
-        verdict = f"{_count(len(faults), 'fault')}, see `unbubble schedule check`"
+        verdict = f"{counted(len(faults), 'fault')}, see `unbubble schedule check`"
     if output is not None:
         say(f"{output}: {_size(order)}; {verdict}")
     elif faults or stuck:
@@ -192,8 +193,8 @@ def check_(file: str, send: str, forward_only: bool, as_json: bool) -> int:
     elif report.good:
         actions = sum(1 for row in rows for _ in positions(row))
         say(
-            f"{file}: {len(rows)} ranks, {actions} actions: complete, consistent, free of "
-            f"deadlock under {send} sends"
+            f"{file}: {counted(len(rows), 'rank')}, {counted(actions, 'action')}: complete, "
+            f"consistent, free of deadlock under {send} sends"
         )
     else:
         say(f"{file}: {_explained(report)}")
@@ -263,15 +264,15 @@ def _about(order: Schedule) -> dict[str, Any]:
 def _size(order: Schedule) -> str:
     actions = sum(1 for rank in range(order.ranks) for _ in order.actions(rank))
     return (
-        f"{order.ranks} ranks, {order.num_stages} stages, {order.microbatches} microbatches, "
-        f"{actions} actions"
+        f"{counted(order.ranks, 'rank')}, {counted(order.num_stages, 'stage')}, "
+        f"{counted(order.microbatches, 'microbatch')}, {counted(actions, 'action')}"
     )
 
 
 def _explained(report: Report) -> str:
     """Every fault or, in a schedule without faults, every blocked action, one line each."""
     if report.faults:
-        title = _count(len(report.faults), "fault")
+        title = counted(len(report.faults), "fault")
         lines = [
             f"rank {fault.rank}, position {fault.position}, {fault.action}: {fault.fault}"
             for fault in report.faults
@@ -286,7 +287,3 @@ def _explained(report: Report) -> str:
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
     return "\n  ".join([title, *lines])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -10,7 +10,7 @@ import click
 from unbubble.cli import options as shared
 from unbubble.cli.output import Clock, number, print_json, print_table, say
 from unbubble.errors import InputError
-from unbubble.quantity import percent, shown_size
+from unbubble.quantity import counted, percent, shown_size
 
 if TYPE_CHECKING:
     from unbubble.schedule import Schedule
@@ -121,8 +121,8 @@ def command(
         click.echo(render(timeline, color=sys.stdout.isatty()) + "\n")
     clock = Clock.suiting(max(answer["step"], answer["makespan"]), answer["unit"])
     say(
-        f"{answer['schedule']}, {order.ranks} ranks, {order.num_stages} stages, "
-        f"{order.microbatches} microbatches"
+        f"{answer['schedule']}, {counted(order.ranks, 'rank')}, "
+        f"{counted(order.num_stages, 'stage')}, {counted(order.microbatches, 'microbatch')}"
     )
     if stages.layers_per_stage:
         say(f"layers per stage {','.join(map(str, stages.layers_per_stage))}")

@@ -66,7 +66,7 @@ def faults_of_placement(
             if stage not in wrong:
                 continue
             if stage not in rank_of:
-                why = f"the schedule has {len(rank_of)} stages, counted from 0"
+                why = f"the last stage of the schedule is {len(rank_of) - 1}, counted from 0"
             elif stage > gap:
                 why = f"stage {gap} is missing; stages count from 0 without a gap"
             else:
@@ -187,7 +187,7 @@ def _order_faults(
         base = code - kind
         if (code >> MICROBATCH_SHIFT) - 1 not in expected[stage // stages]:
             count = sum(map(len, expected))
-            why = f"the schedule has {count} microbatches, counted from 0"
+            why = f"the last microbatch of the schedule is {count - 1}, counted from 0"
             if (code >> MICROBATCH_SHIFT) - 1 < count:
                 why = "another copy of the model runs its microbatch"
             yield fault(code, position, why)
