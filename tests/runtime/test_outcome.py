@@ -12,4 +12,16 @@ def test_of_an_even_number_of_steps_the_typical_one_is_the_shorter_in_the_middle
     order = generate("1f1b", 2, 2)
     steps = [simulate(order, Costs.uniform(order.placement, forward=f)) for f in (9, 7, 3, 1)]
     ran = Measured(steps=tuple(steps), optimizer_s=(0.0,) * 4, losses=(), gradients=None)
-    assert Outcome(predicted=steps[0], measured=ran).typical is steps[2]
+    outcome = Outcome(predicted=steps[0], measured=ran)
+    assert outcome.typical is steps[2]
+    shown = (
+        f"those of step 2, {1e3 * steps[2].makespan:.1f} ms, of the two in the middle the shorter"
+    )
+    assert shown in " ".join(" ".join(outcome.lines()).split())
+
+
+def test_the_median_of_an_odd_number_of_steps_is_said_once():
+    order = generate("1f1b", 2, 2)
+    steps = [simulate(order, Costs.uniform(order.placement, forward=f)) for f in (9, 3, 1)]
+    ran = Measured(steps=tuple(steps), optimizer_s=(0.0,) * 3, losses=(), gradients=None)
+    assert "in the middle" not in " ".join(Outcome(predicted=steps[0], measured=ran).lines())

@@ -46,8 +46,13 @@ class Outcome:
     def typical(self) -> Timeline:
         """The step of median makespan, of two in the middle the shorter: the one that
         `unbubble trace` shows."""
+        return self.measured.steps[self.typical_number]
+
+    @property
+    def typical_number(self) -> int:
+        """Its number in the recording."""
         lengths = [step.makespan for step in self.measured.steps]
-        return self.measured.steps[lengths.index(median_low(lengths))]
+        return lengths.index(median_low(lengths))
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -118,6 +123,12 @@ class Outcome:
                 f"gradients of {gradients.parameters} parameters after two accumulated steps "
                 f"differ from one process by at most {gradients.shown} "
                 f"({gradients.parameter}); {GRADIENT_TOLERANCE:g} is allowed"
+            )
+        length = self.typical.in_unit(self.typical.makespan)
+        if f"{1e3 * length:.1f}" != f"{1e3 * self.step_s:.1f}":
+            found.append(
+                f"the measured classes are those of step {self.typical_number}, "
+                f"{1e3 * length:.1f} ms, of the two in the middle the shorter"
             )
         classes = class_lines(self.attribution, self.predicted_attribution)
         return [*map(wrapped, found), "", *classes]
