@@ -1,14 +1,15 @@
 """Loads: what every rank has to do for one microbatch, under any split of the layers."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from math import ceil, lcm
+from math import ceil, gcd, lcm
+from operator import mul
 
 from unbubble.costs import Costs, StageCosts
 from unbubble.errors import InputError, excerpt
-from unbubble.partition.split import Split, enough
+from unbubble.partition.split import Split, enough, improve
 from unbubble.schedule import Placement
 
 
@@ -20,47 +21,83 @@ class Loads:
         self.layers, self.stages = layers.num_stages, placement.num_stages
         enough(self.layers, self.stages)
         self.ranks, self.rank_of = placement.ranks, placement.rank_of
+        self.ranks_of = [self.rank_of[stage :: self.stages] for stage in range(self.stages)]
         speeds = [Fraction(layers.speed.get(rank, 1)) for rank in range(self.ranks)]
         whole = lcm(*(speed.denominator for speed in speeds))
         self.weights = [int(speed * whole) for speed in speeds]
         self.scale = whole * placement.copies
-        loads = [_load(row, i, split_backward) for i, row in enumerate(layers.stages)]
-        self.upto = [0, *accumulate(loads)]
-        """The load of the first j layers, in ticks, for every j."""
-        self.heaviest = max(loads)
+        self.each = [_load(row, i, split_backward) for i, row in enumerate(layers.stages)]
+        """The load of every layer, in ticks."""
+        self.upto = [0, *accumulate(self.each)]
+        """That of the first j layers, for every j."""
+
+    def of_stages(self, split: Sequence[int]) -> list[int]:
+        """In ticks."""
+        bounds = [self.upto[end] for end in accumulate(split)]
+        return [b - a for a, b in pairwise([0, *bounds])]
+
+    def of_ranks(self, stages: Sequence[int]) -> list[int]:
+        """From those of the stages."""
+        loads = [0] * self.ranks
+        for ranks, load in zip(self.ranks_of, stages, strict=True):
+            for rank in ranks:
+                loads[rank] += load * self.weights[rank]
+        return loads
 
     def loads(self, split: Sequence[int]) -> list[int]:
-        bounds, loads = [0, *accumulate(split)], [0] * self.ranks
-        for placed, rank in enumerate(self.rank_of):
-            stage = placed % self.stages
-            load = self.upto[bounds[stage + 1]] - self.upto[bounds[stage]]
-            loads[rank] += load * self.weights[rank]
-        return loads
+        return self.of_ranks(self.of_stages(split))
 
     def bottleneck(self, split: Sequence[int]) -> int:
         return max(self.loads(split))
 
-    def score(self, split: Split) -> tuple[int, ...]:
-        """Bottleneck, spread of the loads, then larger ones in front."""
-        loads = self.loads(split)
-        return (max(loads), sum(load * load for load in loads), *(-load for load in loads))
+    def score(self, split: Split, limit: int = 0) -> tuple[int, ...]:
+        """Bottleneck, spread of the loads, then larger ones in front; of bottlenecks within a limit
+        how even the stages are comes first."""
+        stages = self.of_stages(split)
+        loads = self.of_ranks(stages)
+        return (*_spread(loads, stages, limit), *(-load for load in loads))
 
-    def evenness(self, limit: int) -> Callable[[Split], tuple[int, ...]]:
-        """Scores what is within the limit by how even the stages are, then as `score` does."""
+    def improved(self, split: Split, limit: int = 0) -> Split:
+        """What a descent from a split finds, by that score."""
+        return improve(
+            split,
+            lambda moved: self.score(moved, limit),
+            lambda before, giver: self._helping(before, giver, limit),
+        )
 
-        def score(split: Split) -> tuple[int, ...]:
-            bounds = [self.upto[end] for end in accumulate(split)]
-            stages = sum((b - a) ** 2 for a, b in pairwise([0, *bounds]))
-            rest = self.score(split)
-            return (max(rest[0], limit), stages, *rest)
+    def _helping(self, split: Split, giver: int, limit: int) -> set[int]:
+        """The receivers of a layer of the giver's with which the score is better.
 
-        return score
+        Found from one receiver to the next, each of which hands on a layer of its own: scored by
+        themselves the moves take many times longer.
+        """
+        stages_before = self.of_stages(split)
+        loads_before = self.of_ranks(stages_before)
+        best = _spread(loads_before, stages_before, limit)
+        ends = [*accumulate(split)]
+        found = set()
+        for receivers in (range(giver + 1, self.stages), range(giver - 1, -1, -1)):
+            stages, loads, hands_on = stages_before[:], loads_before[:], giver
+            for receiver in receivers:
+                up = receiver > hands_on
+                layer = self.each[ends[hands_on] - 1 if up else ends[receiver]]
+                for stage, change in ((hands_on, -layer), (receiver, layer)):
+                    stages[stage] += change
+                    for rank in self.ranks_of[stage]:
+                        loads[rank] += change * self.weights[rank]
+                if max(loads) <= best[0]:
+                    spread = _spread(loads, stages, limit)
+                    if spread < best or (spread == best and loads > loads_before):
+                        found.add(receiver)
+                hands_on = receiver
+        return found
 
     def least(self) -> int:
-        """A bound from the total and from the heaviest layer."""
+        """A bound from the total, from the heaviest layer, and from what divides every load."""
         total = self.upto[-1] * (len(self.rank_of) // self.stages)
         shared = Fraction(total) / sum(Fraction(1, w) for w in self.weights)
-        return max(ceil(shared), self.heaviest * min(self.weights))
+        step = gcd(*self.each) * gcd(*self.weights) or 1
+        return max(ceil(shared / step) * step, max(self.each) * min(self.weights))
 
     def proportional(self) -> Split:
         """Bounds where the running total passes equal shares, a layer a stage at least."""
@@ -133,6 +170,13 @@ class Loads:
                 following[end] = spread, (*before, end - sum(before))
             starts, best = ends, following
         return best[self.layers][1]
+
+
+def _spread(loads: Sequence[int], stages: Sequence[int], limit: int) -> tuple[int, int, int, int]:
+    """The score of loads, but for which are in front."""
+    most = max(loads)
+    uneven = sum(map(mul, stages, stages)) if limit else 0
+    return max(most, limit), uneven, most, sum(map(mul, loads, loads))
 
 
 def _load(row: StageCosts, layer: int, split_backward: bool) -> int:

@@ -61,12 +61,12 @@ def partition(
         bound, proven = loads.bottleneck(split), True
     else:
         starts = [even(loads.layers, loads.stages), loads.proportional()]
-        split = min((improve(s, loads.score) for s in starts), key=loads.score)
+        split = min(map(loads.improved, starts), key=loads.score)
         split, bound = prove(loads, split, budget)
         proven = bound == loads.bottleneck(split)
         within = floor(loads.bottleneck(split) * (1 + slack))
-        rounder = (improve(s, loads.evenness(within)) for s in (split, *starts))
-        split = min(rounder, key=loads.evenness(within))
+        rounder = (loads.improved(start, within) for start in (split, *starts))
+        split = min(rounder, key=lambda found: loads.score(found, within))
     return Partition(
         layers_per_stage=split,
         loads=rank_loads(layers, placement, split, split_backward=split_backward),

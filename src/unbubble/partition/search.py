@@ -1,10 +1,11 @@
 """Search: all splits over ranks that hold several stages, to prove that none is better."""
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations_with_replacement, pairwise
+from operator import add
 
 from unbubble.partition.loads import Loads
-from unbubble.partition.split import Split, improve
+from unbubble.partition.split import Split
 
 State = tuple[tuple[int, int], ...]
 """The interval of layers that is left in each region."""
@@ -17,7 +18,7 @@ def prove(loads: Loads, split: Split, budget: int) -> tuple[Split, int]:
         found = search.within(best - 1)
         if found is None:
             return split, low if search.gave_up else best
-        split = improve(found, loads.score)
+        split = loads.improved(found)
     return split, best
 
 
@@ -50,15 +51,14 @@ class Search:
         """A split with no rank above the limit; None if there is none, or on giving up."""
         if self.gave_up:
             return None
-        ranks = self.loads.ranks
-        sizes = [ranks * len(region) for region in self.regions]
-        for cuts in combinations(range(1, self.loads.layers), len(sizes) - 1):
-            state = tuple(pairwise((0, *cuts, self.loads.layers)))
-            if all(b - a >= size for (a, b), size in zip(state, sizes, strict=True)):
-                if (found := self._from(state, limit)) is not None:
-                    return found
-                if self.gave_up:
-                    return None
+        *least, all_stages = accumulate(self.loads.ranks * len(region) for region in self.regions)
+        spare = range(self.loads.layers - all_stages + 1)
+        for extra in combinations_with_replacement(spare, len(least)):
+            self.budget -= 1
+            cuts = map(add, least, extra)  # every region has a layer for each of its stages
+            found = self._from(tuple(pairwise((0, *cuts, self.loads.layers))), limit)
+            if found is not None or self.gave_up:
+                return found
         return None
 
     def _from(self, start: "State", limit: int) -> Split | None:
@@ -69,9 +69,10 @@ class Search:
             left = sum(rooms[number + 1 :])
             found: dict[State, State] = {}
             for state in states:
-                for following in self._next(state, number, rooms[number]):
+                idle = rooms[number] + left - self._load(state)
+                for following, unused in self._next(state, number, rooms[number]):
                     self.budget -= 1
-                    if self._load(following) <= left:
+                    if unused <= idle:
                         found.setdefault(following, state)
                 if self.budget <= 0:
                     self.gave_up = True
@@ -89,13 +90,13 @@ class Search:
     def _load(self, state: "State") -> int:
         return sum(self.loads.upto[high] - self.loads.upto[low] for low, high in state)
 
-    def _next(self, state: "State", number: int, room: int) -> "Iterable[State]":
-        """What may be left after one more rank has taken its layers."""
+    def _next(self, state: "State", number: int, room: int) -> "Iterable[tuple[State, int]]":
+        """What may be left after one more rank has taken its layers, and what of its room."""
         upto, after = self.loads.upto, self.loads.ranks - 1 - number
 
-        def taken(region: int, room: int, rest: "State") -> "Iterable[State]":
+        def taken(region: int, room: int, rest: "State") -> "Iterable[tuple[State, int]]":
             if region == len(state):
-                yield rest
+                yield rest, room
                 return
             low, high = state[region]
             both = len(self.regions[region]) == 2

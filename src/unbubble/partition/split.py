@@ -1,6 +1,6 @@
 """Split: how many layers each stage holds, and what the stages then cost."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
@@ -60,17 +60,27 @@ def _stage(rows: Sequence[StageCosts]) -> StageCosts:
     )
 
 
-def improve(split: Split, score: Callable[[Split], Score]) -> Split:
+def improve(
+    split: Split,
+    score: Callable[[Split], Score],
+    helping: Callable[[Split, int], Container[int]] | None = None,
+) -> Split:
     """Descend by moving single layers between any two stages (all between shift along), taking
-    each move that helps, until none does."""
+    each move that helps, until none does. `helping` tells to whom a split's giver can give so that
+    it does; without it every move is scored."""
     best, stages = score(split), range(len(split))
     moves = [(giver, receiver) for giver in stages for receiver in stages if giver != receiver]
     failed = 0
+    asked: tuple[Split, int] | None = None
+    worth: Container[int] = stages
     for giver, receiver in cycle(moves):
         if failed == len(moves):
             break
+        if helping and asked != (split, giver):
+            asked = split, giver
+            worth = helping(split, giver) if split[giver] > 1 else ()
         # a move that helped may help again
-        while split[giver] > 1:
+        while receiver in worth and split[giver] > 1:
             moved = _moved(split, giver, receiver)
             if (found := score(moved)) >= best:
                 break
