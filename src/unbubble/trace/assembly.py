@@ -22,9 +22,18 @@ from unbubble.trace.clocks import Before, Clocks, align
 from unbubble.trace.doubts import NOTICEABLE, doubts, too_early
 from unbubble.trace.groups import BY_TURN
 from unbubble.trace.names import NO_STAGE
-from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
+from unbubble.trace.observed import (
+    FOREVER_NS,
+    NS,
+    About,
+    Doubt,
+    HalfTransfer,
+    Observed,
+    Seen,
+)
 from unbubble.trace.pairing import Pair, name_in_order, pairs, transfer_orders
 from unbubble.trace.recover import BY_LINKS
+from unbubble.trace.rehearsal import without_rehearsal
 from unbubble.trace.timeline import by_code, timeline_of
 
 FROM_RANKS = "stages, from the order of the ranks"
@@ -68,6 +77,7 @@ def assemble(
     `placement` replaces what the actions' names imply (a plan knows copies).
     """
     ranks = tuple(one.rank for one in observed)
+    observed = without_rehearsal(observed)
     recovered = tuple(dict.fromkeys(r for one in observed for r in one.recovered))
     told = [(one.rank, reason) for one in observed for reason in one.unknown]
     timeline = clocks = None
@@ -75,6 +85,7 @@ def assemble(
     try:
         if mixed:
             raise Missing(mixed)
+        _learned(observed)
         _all_here(observed, placement, expected)
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
@@ -128,6 +139,14 @@ def _all_here(
         raise Missing(f"the pipeline has {expected} ranks and {here}{named}")
     if placement is not None and placement.ranks != len(observed):
         raise Missing(f"the plan has {placement.ranks} pipeline ranks and {here}")
+
+
+def _learned(observed: Sequence[Observed]) -> None:
+    """Raises Missing where a pipeline evaluated."""
+    if any(one.learned for one in observed):
+        return
+    if any(one.actions or one.sends or one.receives for one in observed):
+        raise Missing("no backward ran in this step, as in an evaluation")
 
 
 def _can_be(
@@ -286,7 +305,8 @@ def _halves(
     for one, row in zip(observed, rows, strict=True):
         named = list(one.halves)
         if not named and (one.sends or one.receives):
-            named, reason = name_in_order(row, one.sends, one.receives, placement)
+            until = min((seen.start for seen in one.tail), default=FOREVER_NS)
+            named, reason = name_in_order(row, one.sends, one.receives, placement, until)
             if reason:
                 raise Missing(
                     f"rank {one.rank} has {reason} cannot be told; is a rank's trace missing, "

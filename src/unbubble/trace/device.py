@@ -37,7 +37,7 @@ class DeviceStep:
         self.window = window
         self.kernels = kernels[first:last]
         self.marks = starting_in(trace.marks, window)
-        self.named = [((m.start, m.end), f) for m in self.marks if (f := trace.named.get(m))]
+        self.named = trace.named_ranges(window)
 
     def launched_in(self, interval: Interval) -> Sequence[Kernel]:
         low = bisect_left(self.kernels, interval[0], key=_launched)

@@ -54,7 +54,7 @@ class HostStep:
     def of(cls, trace: RankTrace, window: Window) -> "HostStep":
         thread = trace.main_thread
         marks = starting_in(trace.marks, window)
-        named = [((m.start, m.end), found) for m in marks if (found := trace.named.get(m))]
+        named = trace.named_ranges(window)
         ops = starting_in(trace.ops.get(thread, []), window)
         if trace.launched and not named:
             ops = starting_in(trace.turns, window)

@@ -118,6 +118,8 @@ class Observed:
     unknown: tuple[Doubt, ...] = ()
     recompute_told: bool = False
     """Whether the actions' `recompute` is what the trace tells, and not only absent from it."""
+    learned: bool = True
+    """Whether any backward ran, where the trace tells; an evaluation has none."""
     replica: int | None = None
     """Which of the job's pipelines the rank belongs to, where the trace says so."""
     pipeline_group: tuple[int, ...] = field(default=())

@@ -26,12 +26,22 @@ def name_in_order(
     sends: Sequence[HalfTransfer],
     receives: Sequence[HalfTransfer],
     placement: Placement,
+    until: int = FOREVER_NS,
 ) -> tuple[list[HalfTransfer], str]:
     """Names for transfers that have none, from the order of the rank's actions: what a stage
-    makes is sent after it, what it needs is received before it. Without names there is a reason."""
+    makes is sent after it, what it needs is received before it. Without names there is a reason.
+
+    What was over before the first action and not needed, or began `until` its end, is no part of
+    the step: ranks tell each other the shapes of tensors before, and evaluate behind.
+    """
     parts = [part for seen in actions for part in seen.action.parts]
     given = [send for part in parts if (send := wanted_send(part, placement))]
     needed = [receive for part in parts if (receive := wanted_receive(part, placement))]
+    first = min((seen.start for seen in actions), default=0)
+    sends, receives = (
+        _of_step(halves, count, first, until)
+        for halves, count in ((sends, len(given)), (receives, len(needed)))
+    )
     if (len(given), len(needed)) != (len(sends), len(receives)):
         return [], (
             f"{len(sends)} sends and {len(receives)} receives where the order of actions has "
@@ -39,6 +49,15 @@ def name_in_order(
         )
     named = [half._replace(action=a) for half, a in zip(sends, given, strict=True)]
     return named + [half._replace(action=a) for half, a in zip(receives, needed, strict=True)], ""
+
+
+def _of_step(
+    halves: Sequence[HalfTransfer], count: int, first: int, until: int
+) -> Sequence[HalfTransfer]:
+    """The transfers without those behind the step and, down to so many, those before it."""
+    halves = [half for half in halves if half.posted < until]
+    early = sum(half.done <= first for half in halves)
+    return halves[min(max(len(halves) - count, 0), early) :]
 
 
 def pairs(halves: Sequence[Sequence[HalfTransfer]]) -> list[Pair]:

@@ -11,12 +11,16 @@ from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Se
 from unbubble.trace.rank_trace import RankTrace, Window
 from unbubble.trace.recover import BY_LINKS, recover, within
 from unbubble.trace.repeats import any_within, covers
+from unbubble.trace.rounds import learns, trained
 
 OF_REPLICAS = "the group of the collectives at the end, the only one beside the pipeline's"
+EVALUATED = (
+    "the step, from calls of the schedule with backwards; evaluations beside it are left out"
+)
 HOLLOW = 0.02
 """The share of the step that may pass at the ends of ranges without anything running."""
 LATE = 0.01
-"""The share of the step for which a thread may go on late after a wait, and it is not told."""
+"""The share of a rank's work for which its thread may go on late after waits untold."""
 BACKWARDS = (Kind.B, Kind.I, Kind.W)
 RECOMPUTE = Doubt(
     About.RECOMPUTE, "forwards run again inside backwards, in whose compute their time is"
@@ -33,9 +37,15 @@ HIDDEN = Doubt(
 
 def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     """What the rank did in one of `trace.windows`."""
+    step, window = window, trained(trace, window)
     on_host = HostStep.of(trace, window)
     ranges = [(at, named) for at, named in on_host.named if named.action.kind in COMPUTE]
-    recovered = []
+    learned = any_within(trace.engine, window.begin, window.end) or any(
+        learns(trace, mark, named.action)
+        for mark, named in trace.named.items()
+        if window.begin <= mark.start < window.end
+    )
+    recovered = [EVALUATED] if window != step else []
     unknown: list[Doubt] = []
     if not ranges:
         ranges, reason = recover(trace, on_host)
@@ -90,6 +100,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
             seen._replace(recompute=trace.repeats.length(seen.start, seen.end))
             for seen in on_host.actions(ranges)
         ]
+        work = sum(seen.end - seen.start for seen in actions)
         if on_host.hollow > (window.end - window.begin) * HOLLOW:
             unknown.append(
                 Doubt(
@@ -98,7 +109,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
                     "not in their compute",
                 )
             )
-        if on_host.late > (window.end - window.begin) * LATE:
+        if on_host.late > work * LATE:
             unknown.append(
                 Doubt(
                     About.ACTIONS,
@@ -148,6 +159,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         recovered=tuple(recovered),
         unknown=tuple(unknown),
         recompute_told=not doubts,
+        learned=learned,
         pipeline_group=trace.pipeline_group,
     )
 

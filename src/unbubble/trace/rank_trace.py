@@ -41,8 +41,9 @@ from unbubble.trace.repeats import (
     covers,
     what_of,
 )
+from unbubble.trace.rounds import numbered_on
 from unbubble.trace.sources import OtherKind
-from unbubble.trace.unmarked import cuts
+from unbubble.trace.unmarked import calls, cuts
 
 MUCH_LATER_NS = 10_000_000
 """How much the clocks of host and device may differ."""
@@ -229,6 +230,17 @@ class RankTrace:
     def named(self) -> dict[Mark, Named]:
         """The ranges that name an action of the pipeline, by start."""
         return named_in(self.marks)
+
+    @cached_property
+    def calls(self) -> list[int]:
+        """The beginnings of all calls of the schedule but the first, where actions are named."""
+        return calls(self)
+
+    def named_ranges(self, window: Window) -> list[tuple[Interval, Named]]:
+        """A step's ranges that name actions, those of several calls as of one."""
+        ranges = [((m.start, m.end), found) for m in starting_in(self.marks, window)
+                  if (found := self.named.get(m))]  # fmt: skip
+        return numbered_on(ranges, [cut for cut in self.calls if window.begin < cut])
 
     @cached_property
     def repeats(self) -> Repeats:

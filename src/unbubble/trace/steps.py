@@ -42,15 +42,16 @@ class Steps:
 
     def median(self) -> int:
         """The step of median length; of two in the middle the shorter: a first step may compile.
-        Steps in which nothing ran, as a last one that was cut off, do not count."""
+        Steps in which nothing ran, as a last one that was cut off, do not count, nor do
+        evaluations."""
         numbers = [n for n in self.numbers if self._worked(n)] or self.numbers
         lengths = [max(row[n][1] for row in self.rows) for n in numbers]
         return numbers[lengths.index(median_low(lengths))]
 
     def _worked(self, step: int) -> bool:
-        """Whether any rank was at work in a step, where that is known without making it."""
+        """Whether any rank learned in a step, where that is known without making it."""
         return any(
-            isinstance(rank.steps, Deferred) or rank.steps[row[step][0]].busy.compute > 0
+            isinstance(rank.steps, Deferred) or _learned(rank.steps[row[step][0]])
             for rank, row in zip(self.ranks, self.rows, strict=True)
         )
 
@@ -62,3 +63,7 @@ class Steps:
         if self.note:
             return [replace(one, recovered=one.recovered + self.note) for one in found]
         return found
+
+
+def _learned(one: Observed) -> bool:
+    return one.learned and one.busy.compute > 0

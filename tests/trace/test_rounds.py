@@ -1,0 +1,57 @@
+"""Steps of several calls of a schedule: real jobs beside a clock, and what the calls are."""
+
+import pytest
+from evaluating_job import CASES, STEPS
+from tests.trace.truth import truth
+
+from unbubble.action import parse
+from unbubble.runtime.launch import Job, launch
+from unbubble.trace import read
+from unbubble.trace.names import Named
+from unbubble.trace.profiled import EVALUATED
+from unbubble.trace.rehearsal import REHEARSED
+from unbubble.trace.rounds import numbered_on
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluating")
+    launch(Job(task="evaluating_job:train", argument=str(folder), processes=2, timeout_s=120))
+    return folder
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_of_a_step_are_one_step_and_an_evaluation_is_none(job, name):
+    """Of accumulated gradients `0F0 happened twice in the step`, a trace without the profiler's
+    steps had a step a call, and an evaluation was microbatches that were never learned."""
+    trace = read([str(job / name / "rank*")])
+    trained = list(trace.steps[: STEPS if CASES[name][2] else -1])
+    assert len(trained) == STEPS
+    assert trace.step in trained
+    for step in trained:
+        (pipeline,) = trace.pipelines_of(step)
+        timeline = pipeline.timeline
+        assert timeline is not None, pipeline.unknown
+        zero = min(one.actions[0].start for one in pipeline.observed)
+        right = truth(job / name, step, timeline, zero)
+        assert timeline.schedule.codes == right.schedule.codes
+        if name == "1f1b":
+            assert REHEARSED in pipeline.recovered
+        elif CASES[name][2]:
+            assert EVALUATED in pipeline.recovered
+
+
+def test_a_step_that_is_an_evaluation_is_told(job):
+    """An interleaved one had classes: PyTorch names its backwards, in which nothing runs."""
+    trace = read([str(job / "unmarked" / "rank*")])
+    (pipeline,) = trace.pipelines_of(trace.steps[-1])
+    assert pipeline.timeline is None
+    assert any("as in an evaluation" in reason for reason in pipeline.unknown)
+
+
+def test_microbatches_are_numbered_on_from_call_to_call():
+    #     0    10        20   30               40        50
+    row = ["0F0", "0B0", "0F0", "(0F1;1B0)OVERLAP_F_B", "0UNSHARD", "0F0"]
+    ranges = [((10 * i, 10 * i + 9), Named(parse(text))) for i, text in enumerate(row)]
+    found = [str(named.action) for _, named in numbered_on(ranges, [20, 40])]
+    assert found == ["0F0", "0B0", "0F1", "(0F2;1B1)OVERLAP_F_B", "0UNSHARD", "0F3"]
