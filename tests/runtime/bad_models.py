@@ -151,3 +151,10 @@ class Twice(nn.Module):
 
 def of_weights_used_twice():
     return _layers(Twice(), Twice())
+
+
+def of_views():
+    """Of samples with several tokens nn.Linear returns a view."""
+    layers, loss, (x, _) = _layers(*(nn.Linear(4, 4) for _ in range(4)))
+    tokens = x.reshape(2, 2, 4)
+    return layers, loss, (tokens, tokens)

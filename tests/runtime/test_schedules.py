@@ -7,6 +7,7 @@ import pytest
 
 from unbubble import InputError, format_csv
 from unbubble.families import families, generate
+from unbubble.runtime.profile import profile
 from unbubble.runtime.run import Setup, run
 from unbubble.schedule.lowering import lower
 from unbubble.schedule.whole_stage import for_pytorch
@@ -47,3 +48,13 @@ def test_gradients_are_equal_for_every_schedule(ranks, microbatches):
         [step] = result.steps
         lowered = lower if form == "with comms" else for_pytorch  # as PyTorch lowers it itself
         assert step.schedule == lowered(schedules[name])
+
+
+def test_stages_may_end_in_a_view():
+    """PyTorch's split backward cannot detach one: "Can't detach views in-place", of nn.Linear over
+    three dimensions, ended runs and profiles."""
+    setups = [Setup(generate(name, 2, 4, 2), [1] * 4) for name in ("zb-v", "interleaved-1f1b")]
+    ran = run(setups, "bad_models:of_views", steps=1, warmup=0, timeout_s=60)
+    assert all(one.gradients.equal for one in ran)
+    found = profile("bad_models:of_views", processes=1, rounds=2, warmup=0)
+    assert len(found.samples.layers) == 4

@@ -131,7 +131,7 @@ def _sizes(workload: Workload) -> Iterator[dict[str, Any]]:
             for x in (value if isinstance(value, tuple) else (value,))
         )
         with _saved(layer) as saved:
-            value = layer(*values)
+            value = Stage([layer])(*values)
             result = value
             if number == len(workload.layers) - 1:
                 result = workload.loss(value, targets)

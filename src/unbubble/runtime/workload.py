@@ -76,7 +76,15 @@ class Stage(nn.Module):
                 value = checkpoint(layer, *given, use_reentrant=False)
             else:
                 value = layer(*given)
-        return value
+        return tuple(map(_no_view, value)) if isinstance(value, tuple) else _no_view(value)
+
+
+def _no_view(value: Any) -> Any:
+    """The same memory, not known as a view: PyTorch's split backward detaches a stage's outputs in
+    place, which views refuse, and that of nn.Linear over three dimensions is one."""
+    if isinstance(value, torch.Tensor) and value._is_view() and value.requires_grad:
+        return torch.ops.aten._unsafe_view.default(value, value.shape)
+    return value
 
 
 def load(target: str, seed: int = 0) -> Workload:
