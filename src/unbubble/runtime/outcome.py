@@ -102,12 +102,17 @@ class Outcome:
         }
 
     def lines(self) -> list[str]:
-        """The same for people."""
+        """The same for people; what is predicted in no seconds is left out."""
         times, gradients = self.measured.step_times_s, self.measured.gradients
+        in_seconds = self.predicted.unit == "s"
+        beside = (
+            f"; predicted {1e3 * self.predicted_s:.1f} ms, {percent(self.error, sign=True)}"
+            if in_seconds
+            else ""
+        )
         found = [
             f"step {1e3 * self.step_s:.1f} ms, the median of {len(times)} "
-            f"({1e3 * min(times):.1f} to {1e3 * max(times):.1f}); predicted "
-            f"{1e3 * self.predicted_s:.1f} ms, {percent(self.error, sign=True)}",
+            f"({1e3 * min(times):.1f} to {1e3 * max(times):.1f}){beside}",
             f"optimizer {1e3 * median(self.measured.optimizer_s):.1f} ms, not in the step",
         ]
         if self.noise > NOISY:
@@ -130,16 +135,18 @@ class Outcome:
                 f"the measured classes are those of step {self.typical_number}, "
                 f"{1e3 * length:.1f} ms, of the two in the middle the shorter"
             )
-        classes = class_lines(self.attribution, self.predicted_attribution)
+        classes = class_lines(self.attribution, self.predicted_attribution if in_seconds else None)
         return [*map(wrapped, found), "", *classes]
 
 
-def class_lines(measured: Attribution, predicted: Attribution) -> list[str]:
+def class_lines(measured: Attribution, predicted: Attribution | None) -> list[str]:
     """The five classes of every rank in ms, the predicted ones in the line below."""
     rows = []
-    for ours, theirs in zip(measured.ranks, predicted.ranks, strict=True):
+    for rank, ours in enumerate(measured.ranks):
         rows.append({"ms": f"rank {ours.rank} measured"} | _cells(measured, ours))
-        rows.append({"ms": "       predicted"} | _cells(predicted, theirs))
+        if predicted is not None:
+            theirs = _cells(predicted, predicted.ranks[rank])
+            rows.append({"ms": "       predicted"} | theirs)
     return [*table(rows), *map(wrapped, why_below_zero(rows))]
 
 
