@@ -1,6 +1,7 @@
 """What every command promises: one JSON object with --json, and help with a mistyped name."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,3 +173,13 @@ def apart(tmp_path, monkeypatch):
     step = replace(simulate(order, costs), measured=True)
     dump_recording("step.json", [step])
     return tmp_path
+
+
+def test_a_trace_in_the_folder_of_its_plan(unbubble, tmp_path):
+    """`trace .` behind `partition` and `run` listed the keys of our own files."""
+    lay_out(tmp_path)
+    shutil.rmtree(tmp_path / "steps")
+    ignored = unbubble("trace", tmp_path, "--json").json["ignored"]
+    told = {Path(path).name: what for path, _, what in (line.partition(": ") for line in ignored)}
+    assert (told["plan.json"], told["layers.json"]) == ("a plan", "a costs file")
+    assert "it holds a plan" in unbubble("trace", tmp_path / "plan.json").err

@@ -93,7 +93,7 @@ def _print_pipeline(answer: Mapping[str, Any]) -> None:
             f"usually {shown_time(row['median_s'])}"
         )
     for row in answer["waits"][:3]:
-        cause = "nothing (its own time)"
+        cause = "no other rank (its own time)"
         if row["cause"] is not None:
             way = "the transfer of " if row["by_transfer"] else ""
             cause = f"{way}{row['cause']} on rank {row['cause_rank']}"

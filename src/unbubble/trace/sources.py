@@ -98,6 +98,10 @@ def format_of(path: Path) -> tuple[str | None, str]:
     if text[:1] == b"[" and b'"ph"' in text and re.search(rb'"pp_(rank|rk)"', text):
         return MEGASCAN, "events with pp_rank or pp_rk"
     keys = dict.fromkeys(re.findall(rb'"([\w .-]{1,40})"\s*:', text[:4096]))
+    if b"unbubble_plan" in keys:
+        return None, "a plan"
+    if b"forward" in keys and (b"stages" in keys or b"layers" in keys):
+        return None, "a costs file"
     shown = some(key.decode(errors="replace") for key in keys)
     what = "an object" if text[:1] == b"{" else "a list"
     return None, f"JSON, {what} with the keys {shown}" if shown else f"JSON, {what} without keys"
