@@ -11,7 +11,7 @@ from math import lcm
 from operator import itemgetter
 from typing import NamedTuple
 
-from unbubble.action import KIND_MASK, STAGE_MASK, STAGE_SHIFT, Kind
+from unbubble.action import KIND_AND_STAGE, KIND_MASK, Kind, pack
 from unbubble.costs import Costs
 from unbubble.simulate.timeline import Timeline
 
@@ -86,19 +86,19 @@ def _held(
     timeline: Timeline, rank: int, parts: dict[int, tuple[int, int]], base: int
 ) -> tuple["array[int]", list[int]]:
     """The changes of one rank, from each stage's two parts."""
-    changes: list[tuple[int, int]] = []
-    rows = (timeline.schedule.codes[rank], timeline.starts[rank], timeline.ends[rank])
-    for code, start, end in zip(*rows, strict=True):
-        kind = code & KIND_MASK
-        if kind > Kind.W:
-            continue
-        first, second = parts[code >> STAGE_SHIFT & STAGE_MASK]
-        if kind == Kind.F:
-            changes.append((start, first + second))
-        elif kind == Kind.B:
-            changes.append((end, -first - second))
-        else:
-            changes.append((end, -first if kind == Kind.I else -second))
+    change = {}
+    for stage, (first, second) in parts.items():
+        change[pack(Kind.F, stage)] = first + second
+        change[pack(Kind.B, stage)] = -first - second
+        change[pack(Kind.I, stage)] = -first
+        change[pack(Kind.W, stage)] = -second
+    kinds = map(KIND_AND_STAGE.__and__, timeline.schedule.codes[rank])
+    rows = zip(kinds, timeline.starts[rank], timeline.ends[rank], strict=True)
+    changes = [
+        (end if kind & KIND_MASK else start, change[kind])  # F is kind 0
+        for kind, start, end in rows
+        if kind in change
+    ]
     changes.sort(key=itemgetter(0))  # stable: at one moment in the rank's order
     held = accumulate((change for _, change in changes), initial=base)
     return array("q", map(itemgetter(0), changes)), list(held)[1:]
