@@ -24,6 +24,7 @@ ZERO_BUBBLE = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241"
 DUALPIPE = "DeepSeek-V3, arXiv 2412.19437, table of DualPipe"
 BREADTH_FIRST = "Breadth-First Pipeline Parallelism, arXiv 2211.05953"
 CHIMERA = "Chimera, arXiv 2107.06925"
+CONTROLLABLE_MEMORY = "Pipeline Parallelism with Controllable Memory, arXiv 2405.15362"
 
 
 def bubble_fraction(ranks: int, microbatches: int, virtual: int = 1) -> Fraction:
@@ -141,6 +142,15 @@ _ZB_V = Form(
     lambda p, m, t: m >= 2 * p - 1 and t.forward == t.backward_input == t.backward_weight,
     only=True, least=lambda p: 2 * p - 1, splits=True,
 )  # fmt: skip
+_V_HALF = Form(
+    "(6⌊(p−1)/2⌋−1)F/2", "makespan", CONTROLLABLE_MEMORY,
+    lambda p, v, t: (6 * ((p - 1) // 2) - 1) * t.forward / v,
+    "equal stages, no communication, p > 2, m ≥ 2p, F = I = W",
+    lambda p, m, t: (
+        p > 2 and m >= 2 * p and t.forward == t.backward_input == t.backward_weight
+    ),
+    only=True, least=lambda p: 2 * p, splits=True,
+)  # fmt: skip
 _DUALPIPE = Form(
     "(PP/2−1)(F&B+B−3W), PP the number of stages and the times those of a stage", "makespan",
     DUALPIPE,
@@ -177,6 +187,22 @@ FORMS: dict[str, Form] = {
         "equal stages, no communication, m ≥ 2p−1, W ≤ F or I ≤ F",
         lambda p, m, t: m >= 2 * p - 1 and min(t.backward_weight, t.backward_input) <= t.forward,
         least=lambda p: 2 * p - 1, splits=True,
+    ),
+    "interleaved-zb": Form(
+        "(p−1)(F+I−W)/v", "makespan", f"{ZERO_BUBBLE}, with v stages a rank as in PyTorch",
+        lambda p, v, t: (p - 1) * (t.forward + t.backward_input - t.backward_weight) / v,
+        "equal stages, no communication, m ≥ p, W ≤ F, I",
+        lambda p, m, t: m >= p and t.backward_weight <= min(t.forward, t.backward_input),
+        least=lambda p: p, splits=True,
+    ),
+    "v-half": _V_HALF,
+    "v-min": _V_HALF._replace(
+        formula="(4p−5)F/2 where p mod 3 = 1, else (4p−7)F/2",
+        idle=lambda p, v, t: (4 * p - (5 if p % 3 == 1 else 7)) * t.forward / v,
+        assumes="equal stages, no communication, p > 1, m ≥ 2p, F = I = W",
+        exact=lambda p, m, t: (
+            p > 1 and m >= 2 * p and t.forward == t.backward_input == t.backward_weight
+        ),
     ),
     "zb-v": _ZB_V,
     "zbv-zero-bubble": _ZB_V,

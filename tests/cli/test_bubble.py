@@ -111,7 +111,7 @@ def test_whether_a_framework_takes_the_given_microbatches(unbubble):
         ("-p 4 --target 100%", "a bubble fraction of 1 cannot be met"),
         ("-p 4 --target nan", "'nan' is not a finite number"),
         ("-p 4 --target 5% --framework jax", "no rule is known for 'jax'; known are any, megatron"),
-        ("-p 4 -m 8 --schedule v-half", "no closed form for the bubble of 'v-half'; known are"),
+        ("-p 4 -m 8 --schedule zb-2p", "no closed form for the bubble of 'zb-2p'; known are"),
         ("-p 4 -m 6 --schedule zb-v", "zb-v idles 0 by closed form only with equal stages, no"),
         ("-p 4 -m 8 --schedule zb-v --backward 2", "needs the parts of the backward; give"),
         ("-p 4 -m 8 --schedule chimera", "chimera idles (p−2)B by closed form only with equal st"),
