@@ -1,7 +1,11 @@
 """Steps of several calls of a schedule: real jobs beside a clock, and what the calls are."""
 
+import gzip
+import json
+
 import pytest
 from evaluating_job import CASES, STEPS
+from tests.shared import shared
 from tests.trace.truth import truth
 
 from unbubble.action import parse
@@ -10,7 +14,7 @@ from unbubble.trace import read
 from unbubble.trace.names import Named
 from unbubble.trace.profiled import EVALUATED
 from unbubble.trace.rehearsal import REHEARSED
-from unbubble.trace.rounds import numbered_on
+from unbubble.trace.rounds import between_steps, numbered_on
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +59,55 @@ def test_microbatches_are_numbered_on_from_call_to_call():
     ranges = [((10 * i, 10 * i + 9), Named(parse(text))) for i, text in enumerate(row)]
     found = [str(named.action) for _, named in numbered_on(ranges, [20, 40])]
     assert found == ["0F0", "0B0", "0F1", "(0F2;1B1)OVERLAP_F_B", "0UNSHARD", "0F3"]
+
+
+@pytest.fixture(params=["1F1B", "GPipe", "Interleaved1F1B", "ZBVZeroBubble"])
+def as_one(request, tmp_path):
+    """Real steps that the profiler was told are one, with or without the first one's optimizer."""
+
+    def call(*, optimizers):
+        for path in (shared("traces/torch_gloo") / request.param).glob("rank*"):
+            trace = json.loads(gzip.decompress(path.read_bytes()))
+            events = trace["traceEvents"]
+            first, last = (e for e in events if str(e.get("name")).startswith("ProfilerStep#"))
+            first["dur"] = last["ts"] + last["dur"] - first["ts"]
+            events.remove(last)
+            if optimizers == 1:
+                events.remove(
+                    next(e for e in events if str(e.get("name")).startswith("Optimizer.step#"))
+                )
+            (tmp_path / path.name[:-3]).write_text(json.dumps(trace))
+        return read([tmp_path]).pipelines[0]
+
+    return call
+
+
+def test_several_steps_in_one_are_refused(as_one):
+    """With their microbatches numbered on, two steps would have been one with an optimizer in its
+    middle."""
+    pipeline = as_one(optimizers=2)
+    assert pipeline.timeline is None
+    assert any("it is several steps" in reason for reason in pipeline.unknown)
+
+
+def test_without_an_optimizer_between_them_they_are_one(as_one):
+    pipeline = as_one(optimizers=1)
+    assert pipeline.timeline is not None, pipeline.unknown
+    (found,) = {part.microbatch for e in pipeline.timeline.events(0) for part in e.action.parts
+                if part.is_compute} - set(range(7))  # fmt: skip
+    assert found == 7
+
+
+@pytest.mark.parametrize(
+    ("row", "at", "right"),
+    [
+        (["0F0", "0B0", "0F1", "0B1"], 2, True),
+        (["0F0", "0I0", "0W0", "0F1", "0B1"], 3, True),
+        (["0F0", "0F1", "0B0", "0B1"], 3, False),
+        (["0F0", "0B0"], 2, False),
+        (["0F0", "0B0"], 0, False),
+    ],
+)
+def test_an_optimizer_between_steps_has_no_microbatch_under_way(row, at, right):
+    ranges = [((10 * i, 10 * i + 7), Named(parse(text))) for i, text in enumerate(row)]
+    assert between_steps(ranges, (10 * at - 2, 10 * at - 1)) == right

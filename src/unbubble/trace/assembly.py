@@ -86,6 +86,7 @@ def assemble(
         if mixed:
             raise Missing(mixed)
         _learned(observed)
+        _one_step(observed)
         _all_here(observed, placement, expected)
         rows = _with_stages([one.actions for one in observed])
         if any(seen.action.stage == NO_STAGE for one in observed for seen in one.actions):
@@ -99,7 +100,10 @@ def assemble(
             _ends_here(rows, schedule.placement)
         silent = [one.rank for one, row in zip(observed, halves, strict=True) if not row]
         if not any(doubt.about is About.TRANSFERS for _, doubt in told):
-            none = Doubt(About.TRANSFERS, "none of the pipeline is in the trace")
+            none = Doubt(
+                About.TRANSFERS,
+                "none of the pipeline is in the trace; a wait for one may be counted as compute",
+            )
             told += [(rank, none) for rank in silent]
         whole = [[*one.head, *row, *one.tail] for one, row in zip(observed, rows, strict=True)]
         found = pairs(halves)
@@ -147,6 +151,15 @@ def _learned(observed: Sequence[Observed]) -> None:
         return
     if any(one.actions or one.sends or one.receives for one in observed):
         raise Missing("no backward ran in this step, as in an evaluation")
+
+
+def _one_step(observed: Sequence[Observed]) -> None:
+    """Raises Missing where the optimizer of every rank ran between the actions."""
+    if all(one.renewed for one in observed):
+        raise Missing(
+            "the optimizer ran between its actions, so it is several steps; mark each, as with the "
+            "profiler's step()"
+        )
 
 
 def _can_be(

@@ -120,6 +120,9 @@ class Observed:
     """Whether the actions' `recompute` is what the trace tells, and not only absent from it."""
     learned: bool = True
     """Whether any backward ran, where the trace tells; an evaluation has none."""
+    renewed: bool = False
+    """Whether an optimizer ran between actions when no microbatch was under way, as between
+    steps."""
     replica: int | None = None
     """Which of the job's pipelines the rank belongs to, where the trace says so."""
     pipeline_group: tuple[int, ...] = field(default=())

@@ -8,10 +8,10 @@ from unbubble.trace.intervals import Interval, length, union
 from unbubble.trace.losses import behind_forwards
 from unbubble.trace.names import is_optimizer
 from unbubble.trace.observed import NS, About, Doubt, HalfTransfer, Observed, Seen
-from unbubble.trace.rank_trace import RankTrace, Window
+from unbubble.trace.rank_trace import RankTrace, Window, starting_in
 from unbubble.trace.recover import BY_LINKS, recover, within
 from unbubble.trace.repeats import any_within, covers
-from unbubble.trace.rounds import learns, trained
+from unbubble.trace.rounds import between_steps, learns, trained
 
 OF_REPLICAS = "the group of the collectives at the end, the only one beside the pipeline's"
 EVALUATED = (
@@ -160,6 +160,11 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
         unknown=tuple(unknown),
         recompute_told=not doubts,
         learned=learned,
+        renewed=any(
+            between_steps(ranges, (mark.start, mark.end))
+            for mark in starting_in(trace.marks, window)
+            if is_optimizer(mark.name)
+        ),
         pipeline_group=trace.pipeline_group,
     )
 

@@ -49,6 +49,18 @@ def learns(trace: "RankTrace", mark: Mark, action: Action) -> bool:
     return backward and trace.works(mark.start, mark.end)
 
 
+def between_steps(ranges: Ranges, at: Interval) -> bool:
+    """Whether actions were done before an optimizer's range and others began behind it, and every
+    microbatch that had begun was through. PipeDream's optimizers run while others are under way."""
+    begun: dict[bool, set[tuple[int, int]]] = {True: set(), False: set()}
+    later = False
+    for (low, high), (action, _) in ranges:
+        later |= low >= at[1]
+        for part in action.parts if high <= at[0] else ():
+            begun[part.kind is Kind.F].add((part.stage, part.microbatch))
+    return later and bool(begun[True]) and begun[True] == begun[False]
+
+
 def numbered_on(ranges: Ranges, cuts: Sequence[int]) -> list[tuple[Interval, Named]]:
     """The actions of several calls, which begin at the `cuts`, as those of one."""
     found: list[tuple[Interval, Named]] = []
