@@ -47,7 +47,7 @@ def late_weights(rows: Sequence["array[int]"], memory: Memory) -> list["array[in
 
 
 def backfill(schedule: Schedule, costs: Costs, memory: Memory) -> list["array[int]"]:
-    """The rows of a schedule of F, I and W, backfilled."""
+    """The rows of a schedule of F, I and W, which as it is must fit the memory, backfilled."""
     program, ranks = Program(schedule, costs), schedule.ranks
     codes, starts = program.codes, program.lane_start
     lane_of, queue_of, queue_start = array("i"), array("i"), array("i", [0])
