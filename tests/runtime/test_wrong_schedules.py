@@ -12,6 +12,10 @@ SWAPPED_RECEIVES = [
     ["0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1"],
     ["1RECV_F1", "1RECV_F0", "1F0", "1B0", "1SEND_B0", "1F1", "1B1", "1SEND_B1"],
 ]
+SENDS_FIRST = [
+    ["0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1"],
+    ["1RECV_F0", "1F0", "1B0", "1SEND_B0", "1RECV_F1", "1F1", "1B1", "1SEND_B1"],
+]
 SWAPPED_FORWARDS = [["0F0", "0F1", "0B0", "0B1"], ["1F1", "1F0", "1B0", "1B1"]]
 
 
@@ -24,6 +28,7 @@ def run_it(rows, **options):
     [
         (MISSING_W, "0W1 on rank 0: missing"),
         (SWAPPED_RECEIVES, "1RECV_F1 on rank 1: rank 0 sends"),
+        (SENDS_FIRST, "deadlocks under blocking sends: 0SEND_F1 on rank 0 waits for 1RECV_F1"),
         (SWAPPED_FORWARDS, "1F1 comes before a lower microbatch of the last stage"),
     ],
 )

@@ -120,7 +120,9 @@ def _proved(schedule: Schedule) -> None:
     for rank, _, action, fault in report.faults:
         raise InputError(f"{name}: {action} on rank {rank}: {fault}")
     for rank, _, blocked, other in report.deadlock:
-        raise InputError(f"{name} deadlocks: {blocked} on rank {rank} waits for {other}")
+        raise InputError(
+            f"{name} deadlocks under blocking sends: {blocked} on rank {rank} waits for {other}"
+        )
     last = schedule.num_stages - 1
     order = [a.microbatch for r in range(schedule.ranks) for action in schedule.actions(r)
              for a in action.parts if a.kind is Kind.F and a.stage == last]  # fmt: skip
