@@ -11,6 +11,7 @@ from tests.trace.truth import truth
 from unbubble.action import parse
 from unbubble.runtime.launch import Job, launch
 from unbubble.trace import read
+from unbubble.trace.advice import called, recognised
 from unbubble.trace.names import Named
 from unbubble.trace.profiled import EVALUATED
 from unbubble.trace.rehearsal import REHEARSED
@@ -96,6 +97,16 @@ def test_without_an_optimizer_between_them_they_are_one(as_one):
     (found,) = {part.microbatch for e in pipeline.timeline.events(0) for part in e.action.parts
                 if part.is_compute} - set(range(7))  # fmt: skip
     assert found == 7
+
+
+def test_the_schedule_of_several_calls_is_recognised(as_one, request):
+    """No known schedule had the order, and a rank was asked for that was not missing."""
+    pipeline = as_one(optimizers=1)
+    name = request.node.callspec.params["as_one"]
+    names = {"1F1B": "1f1b", "GPipe": "gpipe", "Interleaved1F1B": "interleaved-1f1b"}
+    order = pipeline.timeline.schedule
+    assert recognised(order) == ""
+    assert called(order) == ((names[name], 2) if name in names else ("zb-v", 2))
 
 
 @pytest.mark.parametrize(

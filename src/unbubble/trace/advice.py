@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from unbubble.action import MICROBATCH_SHIFT
 from unbubble.attribution import Attribution
 from unbubble.costs import Costs
 from unbubble.errors import InputError
@@ -33,10 +34,16 @@ class Change(NamedTuple):
 
 
 def advice(
-    timeline: Timeline, attribution: Attribution, costs: Costs, family: str, replicas: bool = False
+    timeline: Timeline,
+    attribution: Attribution,
+    costs: Costs,
+    family: str,
+    replicas: bool = False,
+    calls: int = 1,
 ) -> list[Change]:
-    """The changes that win something, the best first; `family` is that of the order, if known;
-    `replicas`: there are other pipelines, which wait for the slowest at the step's end."""
+    """The changes that win something, the best first; `family` is that of the order, if known, or
+    of each of its `calls`; `replicas`: there are other pipelines, which wait for the slowest at the
+    step's end."""
     total = attribution.ladder.measured
     gains = attribution.gains
     found = {
@@ -47,12 +54,14 @@ def advice(
     }
     order = compute_only(timeline.schedule)
     if len(order) <= MAX_ACTIONS and order.placement.copies == 1 and order.flush:
-        found |= dict(_schedules(order, costs, family))
+        found |= dict(_schedules(order, costs, family, calls))
     changes = [Change(what, gain, float(gain / total)) for what, gain in found.items() if gain > 0]
     return sorted(changes, key=lambda change: (-change.gain, change.what))
 
 
-def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, Fraction]]:
+def _schedules(
+    order: Schedule, costs: Costs, own: str, calls: int
+) -> Iterator[tuple[str, Fraction]]:
     costs = replace(costs, edges={}) if _moves(order) else costs
     now = _step(order, costs)
     if now is None:
@@ -70,8 +79,9 @@ def _schedules(order: Schedule, costs: Costs, own: str) -> Iterator[tuple[str, F
             continue
         if other.codes not in known and (then := _step(other, costs)) is not None:
             known.append(other.codes)
-            yield f"the schedule {name} (its memory is not looked at)", Fraction(now - then)
-        if name == own:
+            what = f"one call of {name} a step" if name == own else f"the schedule {name}"
+            yield f"{what} (its memory is not looked at)", Fraction(now - then)
+        if name == own and calls == 1:
             longer = _made(name, p, 2 * m, v, costs)
             if longer is not None and (twice := _step(longer, costs)) is not None:
                 yield f"{2 * m} microbatches a step, for {m} of them", now - Fraction(twice, 2)
@@ -102,6 +112,36 @@ def recognised(order: Schedule) -> str:
         if other is not None and other.codes == order.codes and other.flush == order.flush:
             return name
     return ""
+
+
+def called(order: Schedule) -> tuple[str, int]:
+    """The family of which a step is several calls, one behind the other as where gradients are
+    accumulated, and their number; an empty name for none."""
+    order = compute_only(order)
+    p, m = order.ranks, order.microbatches
+    v, rest = divmod(order.num_stages, p)
+    if rest or len(order) > MAX_ACTIONS:
+        return "", 1
+    for calls in (calls for calls in range(2, m + 1) if m % calls == 0):
+        if (first := _first_of(order, calls)) is None:
+            continue
+        for name in families():
+            other = _order(name, p, m // calls, v)
+            if other is not None and list(map(list, other.codes)) == first and other.flush:
+                return name, calls
+    return "", 1
+
+
+def _first_of(order: Schedule, calls: int) -> list[list[int]] | None:
+    """The codes of the first of so many calls, or None where the others do not repeat it."""
+    later = order.microbatches // calls << MICROBATCH_SHIFT
+    found = []
+    for row in map(list, order.codes):
+        length, rest = divmod(len(row), calls)
+        if rest or any(b - a != later for a, b in zip(row, row[length:], strict=False)):
+            return None
+        found.append(row[:length])
+    return found
 
 
 def _made(name: str, p: int, m: int, v: int, costs: Costs | None = None) -> Schedule | None:

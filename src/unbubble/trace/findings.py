@@ -9,7 +9,7 @@ from unbubble.plan import Plan
 from unbubble.quantity import percent
 from unbubble.simulate import Timeline
 from unbubble.simulate.waits import Wait, waits
-from unbubble.trace.advice import advice, recognised
+from unbubble.trace.advice import advice, called, recognised
 from unbubble.trace.assembly import FROM_RANKS, Pipeline
 from unbubble.trace.comparison import Planned, against
 from unbubble.trace.costs import Usual, observed_costs, usual
@@ -116,7 +116,9 @@ def _pipeline(
         )
         return answer
     timeline, clocks = one.timeline, one.clocks
-    family = recognised(timeline.schedule)
+    family, calls = recognised(timeline.schedule), 1
+    if not family:
+        family, calls = called(timeline.schedule)
     costs, times = observed_costs([timeline]), usual([timeline])
     rows = classes(one, attribution)
     shares = fractions(rows)
@@ -144,10 +146,15 @@ def _pipeline(
         "waits": _waits(timeline, one.ranks),
         "advice": [
             {"what": c.what, "gain_s": seconds(c.gain), "share": c.share}
-            for c in advice(timeline, attribution, costs, family, replicas)
+            for c in advice(timeline, attribution, costs, family, replicas, calls)
         ],
         "verdict": verdict(shares),
     }
+    if calls > 1:
+        answer["recovered"] = [
+            *answer["recovered"],
+            f"{calls} calls of {family}, one behind the other, from the order of its actions",
+        ]
     if FROM_RANKS in one.recovered and not family:
         answer["unknown"].append(
             "ranks: no known schedule has this order; is the trace of a last rank missing?"
