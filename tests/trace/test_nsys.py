@@ -156,3 +156,42 @@ def test_a_cut_off_file_is_named(tmp_path):
     (tmp_path / "t.sqlite").write_bytes(data[: len(data) // 2])
     with pytest.raises(InputError, match="not a readable SQLite file"):
         read([tmp_path / "t.sqlite"])
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A real export of two ranks after a statement of SQL."""
+
+    def call(statement):
+        path = tmp_path / "changed.sqlite"
+        path.write_bytes(shared("traces/nsys/h100_2gpu_1s.sqlite").read_bytes())
+        database = sqlite3.connect(path)
+        database.execute(statement)
+        database.commit()
+        database.close()
+        return path
+
+    return call
+
+
+def test_kernels_without_names_are_told(changed):
+    """All of them were compute, without a word."""
+    (pipeline,) = read([changed("DROP TABLE StringIds")]).pipelines
+    assert any("no name, so communication" in reason for reason in pipeline.unknown)
+
+
+def test_kernels_of_no_process_are_no_rank(changed):
+    """They were a third rank of two."""
+    path = changed("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN globalPid")
+    with pytest.raises(InputError, match=r"a kernel has no globalPid and 2 processes"):
+        read([path])
+
+
+def test_copies_between_devices_are_communication(changed):
+    """As in PyTorch's traces; they were compute."""
+    path = changed("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 10 WHERE copyKind = 8")
+    before = read([shared("traces/nsys/h100_2gpu_1s.sqlite")]).pipelines[0].observed
+    after = read([path]).pipelines[0].observed
+    for one, other in zip(before, after, strict=True):
+        assert other.busy.communication > one.busy.communication
+        assert other.busy.total == one.busy.total

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from unbubble.errors import InputError, some
 from unbubble.trace.marks import Mark
-from unbubble.trace.names import COMPUTE, kernel_kind
+from unbubble.trace.names import COLLECTIVE, COMPUTE, kernel_kind
 from unbubble.trace.observed import RankSteps
 from unbubble.trace.profiled import observe
 from unbubble.trace.rank_trace import RankTrace
@@ -25,6 +25,8 @@ from unbubble.trace.sources import rank_in_name
 PUSH_POP, START_END = 59, 60
 PROCESS_MASK = ~0xFFFFFF
 """A global thread id is its process's id and 24 bits of the thread."""
+PEER_TO_PEER = 10
+"""A copy between devices."""
 MAX_NS = 1 << 62
 _SUFFIX = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
 _NCCL = re.compile(r"nccl(Send|Recv)\b")
@@ -123,10 +125,19 @@ class _Export:
                 traces[process].host = self.source
             return traces[process]
 
-        for process, device, kernel in self.kernels():
+        launches = list(self.launches())
+        launching = {process for process, _, _ in launches}
+        for known, device, kernel, named in self.kernels():
+            if known is None and len(launching) > 1:
+                raise InputError(
+                    f"{self.source}: a kernel has no globalPid and {len(launching)} processes "
+                    "launched some, so whose it is cannot be told"
+                )
+            process = next(iter(launching), 0) if known is None else known
             trace_of(process).launched.append(kernel)
+            trace_of(process).unnamed += not named
             devices[process] = min(device, devices.get(process, device))
-        for process, correlation, start in self.launches():
+        for process, correlation, start in launches:
             if process in devices:
                 trace_of(process).launches[correlation] = start
         for process, thread, start, end, name in self.ranges():
@@ -146,8 +157,9 @@ class _Export:
         order = sorted(traces, key=lambda process: (devices.get(process, 1 << 30), process))
         return [traces[process] for process in order]
 
-    def kernels(self) -> Iterator[tuple[int, int, tuple[int, int, int, Any]]]:
-        """Process, device, and what a RankTrace keeps of kernels and copies."""
+    def kernels(self) -> Iterator[tuple[int | None, int, tuple[int, int, int, Any], bool]]:
+        """Process, device, what a RankTrace keeps of kernels and copies, and whether the name says
+        what they are."""
         columns = ("start", "end", "deviceId", "globalPid", "correlationId", "demangledName",
                    "shortName")  # fmt: skip
         for start, end, device, process, correlation, name, short in self.rows(
@@ -156,11 +168,14 @@ class _Export:
             self.check(start, end)
             text = self.strings.get(short) or self.strings.get(name) or ""
             kernel = (start, end, kernel_kind(text), correlation)
-            yield process or 0, device or 0, kernel
+            yield process, device or 0, kernel, bool(text)
         for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
-            for start, end, device, process, correlation in self.rows(table, columns[:5]):
+            for start, end, device, process, correlation, kind in self.rows(
+                table, (*columns[:5], "copyKind")
+            ):
                 self.check(start, end)
-                yield process or 0, device or 0, (start, end, COMPUTE, correlation)
+                what = COLLECTIVE if kind == PEER_TO_PEER else COMPUTE
+                yield process, device or 0, (start, end, what, correlation), True
 
     def launches(self) -> Iterator[tuple[int, int, int]]:
         columns = ("start", "globalTid", "correlationId")

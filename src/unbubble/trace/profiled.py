@@ -68,6 +68,13 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
                 f"{trace.left_out} are left out, for want of a name, category, phase or thread",
             )
         )
+    if trace.unnamed:
+        unknown.append(
+            Doubt(
+                About.KERNELS,
+                f"{trace.unnamed} have no name, so communication among them counts as compute",
+            )
+        )
     behind = list(behind_forwards(on_host, ranges, trace.linked))
     outside = length(union(behind))
     if trace.launched:

@@ -122,6 +122,8 @@ class RankTrace:
         """By thread, when a send or a receive was posted and with which of the job's ranks."""
         self.processes: set[Any] = set()
         """The processes whose operations and ranges these are, where the format numbers them."""
+        self.unnamed = 0
+        """Kernels without a name."""
         self.left_out = 0
         """Events that lack a name, a category, a phase or a thread."""
 
