@@ -12,8 +12,9 @@ from unbubble.report.html import html
 from unbubble.report.language import CHINESE, sentence, translated
 from unbubble.trace.findings import verdict
 from unbubble.trace.megascan import NO_TRANSFERS
-from unbubble.trace.profiled import UNDIVIDED, UNNUMBERED
+from unbubble.trace.profiled import EVALUATED, UNDIVIDED, UNNUMBERED
 from unbubble.trace.recover import BY_LINKS
+from unbubble.trace.rehearsal import REHEARSED
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "src/unbubble" / name for name in ("demo.py", "cli/run.py", "cli/trace.py")]
@@ -49,6 +50,25 @@ def test_what_is_often_not_told_is_said_in_both_languages(doubt):
     told = re.findall('<span lang="zh">无法判断：(.*?)</span>', page)
     assert told
     assert str(doubt) not in told[0]
+
+
+LATE = (
+    "rank 2: actions: for 0.012 s their input was there and nothing ran yet, longer than usual; "
+    "half of it counts as waiting, half as the rank's own work"
+)
+HOLLOW = "rank 1: actions: nothing ran for 0.0165 s at their ends, and it is not in their compute"
+
+
+@pytest.mark.parametrize("told", [LATE, HOLLOW])
+def test_what_a_busy_machine_leaves_unsure_is_said_in_both_languages(told):
+    shown = sentence(f"cannot tell: {told}")
+    assert f'<span lang="zh">无法判断：{told[:6]}：动作：' in shown
+    assert not re.search("their|nothing", shown[shown.index("无法判断") :])
+
+
+def test_what_is_left_out_of_a_step_is_said_in_both_languages():
+    for recovered in (EVALUATED, REHEARSED):
+        assert "不计入" in sentence(f"recovered: {recovered}")
 
 
 def test_what_is_seldom_not_told_is_in_english():

@@ -49,11 +49,24 @@ SENTENCES = {
         "传输：这类 trace 不记录传输，因此无法区分通信",
     "transfers: nobody waited for the arrival of any, so their times are bounds from above, and "
     "communication may be less": "传输：没有 rank 等待过任何一次到达，其时间只是上界，通信可能更少",
+    "transfers: none of the pipeline is in the trace; a wait for one may be counted as compute":
+        "传输：trace 中没有流水线的传输；等待传输的时间可能被算作计算",
+    "actions: nothing ran for {} s at their ends, and it is not in their compute":
+        "动作：在它们的末尾有 {} 秒没有任何内容运行，这段时间不算作它们的计算",
+    "actions: for {} s their input was there and nothing ran yet, longer than usual; half of it "
+    "counts as waiting, half as the rank's own work":
+        "动作：有 {} 秒输入已经到达但还没有开始运行，比平常更久；"
+        "一半算作等待，一半算作该 rank 自己的工作",
+    "rank {}: {}": "rank {}：{}",
     "ranks: no known schedule has this order; is the trace of a last rank missing?":
         "rank：没有已知的调度是这个顺序；是否缺少最后某个 rank 的 trace？",
     "stages, from the order of the ranks": "阶段，按 rank 的顺序",
     "actions, from autograd's links of forward and backward operations":
         "动作，按 autograd 中前向与反向操作的联系",
+    "the step, from calls of the schedule with backwards; evaluations beside it are left out":
+        "步骤，由含有反向的调度调用组成；其间的评估不计入",
+    "a forward and a backward before the step, as PyTorch finds shapes; they are left out":
+        "步骤之前的一次前向和一次反向，PyTorch 用它们推断形状；不计入",
 }  # fmt: skip
 """What a measured step's page says most often: verdicts, and what its trace does not tell. {} is a
 figure, or one more of the sentences."""
