@@ -41,9 +41,7 @@ def observe(trace: RankTrace, window: Window, rank: int) -> Observed:
     on_host = HostStep.of(trace, window)
     ranges = [(at, named) for at, named in on_host.named if named.action.kind in COMPUTE]
     learned = any_within(trace.engine, window.begin, window.end) or any(
-        learns(trace, mark, named.action)
-        for mark, named in trace.named.items()
-        if window.begin <= mark.start < window.end
+        learns(trace, mark, named.action) for mark, named in trace.named_marks(window)
     )
     recovered = [EVALUATED] if window != step else []
     unknown: list[Doubt] = []

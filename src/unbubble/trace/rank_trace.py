@@ -238,11 +238,20 @@ class RankTrace:
         """The beginnings of all calls of the schedule but the first, where actions are named."""
         return calls(self)
 
+    def calls_within(self, window: Window) -> list[int]:
+        """Those that begin inside a window."""
+        first = bisect_right(self.calls, window.begin)
+        return self.calls[first : bisect_left(self.calls, window.end, first)]
+
+    def named_marks(self, window: Window) -> list[tuple[Mark, Named]]:
+        """A step's ranges that name actions, as each call numbers its microbatches."""
+        marks = starting_in(self.marks, window)
+        return [(mark, named) for mark in marks if (named := self.named.get(mark))]
+
     def named_ranges(self, window: Window) -> list[tuple[Interval, Named]]:
         """A step's ranges that name actions, those of several calls as of one."""
-        ranges = [((m.start, m.end), found) for m in starting_in(self.marks, window)
-                  if (found := self.named.get(m))]  # fmt: skip
-        return numbered_on(ranges, [cut for cut in self.calls if window.begin < cut])
+        ranges = [((mark.start, mark.end), named) for mark, named in self.named_marks(window)]
+        return numbered_on(ranges, self.calls_within(window))
 
     @cached_property
     def repeats(self) -> Repeats:

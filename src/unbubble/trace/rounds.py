@@ -26,12 +26,12 @@ _BACKWARDS = (Kind.B, Kind.I)
 
 def trained(trace: "RankTrace", window: "Window") -> "Window":
     """A step without the evaluations before and behind it, all of it if it is only that."""
-    inside = [cut for cut in trace.calls if window.begin < cut < window.end]
+    inside = trace.calls_within(window)
     bounds = [*pairwise([window.begin, *inside, window.end])]
     learning: dict[int, None] = {}
     evaluating: dict[int, None] = {}
-    for mark, (action, _) in trace.named.items():
-        if window.begin <= mark.start < window.end and action.is_compute:
+    for mark, (action, _) in trace.named_marks(window):
+        if action.is_compute:
             call = bisect_right(inside, mark.start)
             (learning if learns(trace, mark, action) else evaluating)[call] = None
     if not learning:
