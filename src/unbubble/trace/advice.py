@@ -118,30 +118,27 @@ def called(order: Schedule) -> tuple[str, int]:
     """The family of which a step is several calls, one behind the other as where gradients are
     accumulated, and their number; an empty name for none."""
     order = compute_only(order)
-    p, m = order.ranks, order.microbatches
-    v, rest = divmod(order.num_stages, p)
-    if rest or len(order) > MAX_ACTIONS:
+    m = order.microbatches
+    if len(order) > MAX_ACTIONS:
         return "", 1
     for calls in (calls for calls in range(2, m + 1) if m % calls == 0):
-        if (first := _first_of(order, calls)) is None:
-            continue
-        for name in families():
-            other = _order(name, p, m // calls, v)
-            if other is not None and list(map(list, other.codes)) == first and other.flush:
-                return name, calls
+        first = _first_of(order, calls)
+        if first is not None and (name := recognised(first)):
+            return name, calls
     return "", 1
 
 
-def _first_of(order: Schedule, calls: int) -> list[list[int]] | None:
-    """The codes of the first of so many calls, or None where the others do not repeat it."""
+def _first_of(order: Schedule, calls: int) -> Schedule | None:
+    """The first of so many calls, with a flush behind it, or None where the others do not repeat
+    it."""
     later = order.microbatches // calls << MICROBATCH_SHIFT
     found = []
-    for row in map(list, order.codes):
+    for row in order.codes:
         length, rest = divmod(len(row), calls)
         if rest or any(b - a != later for a, b in zip(row, row[length:], strict=False)):
             return None
         found.append(row[:length])
-    return found
+    return Schedule.of_codes(found, order.placement)
 
 
 def _made(name: str, p: int, m: int, v: int, costs: Costs | None = None) -> Schedule | None:
