@@ -1,9 +1,9 @@
 """Worker: one rank of pipeline runs on PyTorch's own schedule runtime."""
 
 import gc
-import re
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import isfinite
 from time import perf_counter_ns, sleep
 from typing import Any
@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
+from unbubble.action import Kind
 from unbubble.errors import InputError, RunError
 from unbubble.runtime import verify
 from unbubble.runtime.measured import RankRecord
@@ -22,6 +23,7 @@ from unbubble.runtime.process import sentence
 from unbubble.runtime.recorder import Recorder
 from unbubble.runtime.run import PipelineJob, RunJob
 from unbubble.runtime.workload import Stage, Workload, load
+from unbubble.schedule import parse_csv
 
 LEAD_NS = 10_000_000
 """How far ahead a common start is set: longer than a barrier and a broadcast take."""
@@ -154,7 +156,9 @@ def _check_trained(job: PipelineJob, parts: Sequence[Sequence[nn.Module]]) -> No
     word: its split backward finds a stage's weight gradients on the way to the stage's input, and
     drops them where no gradient goes there, because nothing before the stage is trained. Stage 0 is
     spared: its W is the full backward."""
-    splits = {int(stage) for stage in re.findall(r"(\d+)I\d", job.csv)}
+    schedule = parse_csv(job.csv)
+    actions = chain.from_iterable(map(schedule.actions, range(schedule.ranks)))
+    splits = {part.stage for action in actions for part in action.parts if part.kind is Kind.I}
     trained = [any(p.requires_grad for m in part for p in m.parameters()) for part in parts]
     if True not in trained:
         raise InputError("no layer of the model has a parameter that is trained (requires_grad)")
