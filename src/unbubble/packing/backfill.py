@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 
-from unbubble.action import KIND_AND_STAGE, KIND_MASK, Kind
+from unbubble.action import KIND_AND_STAGE, KIND_MASK, I, W
 from unbubble.costs import Costs
 from unbubble.packing import kernel
 from unbubble.packing.filling import weights_of
@@ -40,7 +40,7 @@ def late_weights(rows: Sequence["array[int]"], memory: Memory) -> list["array[in
                 first += 1
             order.append(code)
             held += change
-            made += code & KIND_MASK == Kind.I
+            made += code & KIND_MASK == I
         order.extend(weights[first:])
         late.append(order)
     return late
@@ -55,7 +55,7 @@ def backfill(schedule: Schedule, costs: Costs, memory: Memory) -> list["array[in
         lane_of.extend(array("i", [rank]) * len(row))
         # those of one kind and stage run in order, and so do the W of all stages
         kinds = [*map(KIND_AND_STAGE.__and__, row)]
-        one_of = {kind: Kind.W if kind & KIND_MASK == Kind.W else kind for kind in set(kinds)}
+        one_of = {kind: W if kind & KIND_MASK == W else kind for kind in set(kinds)}
         queues = {one: queue for queue, one in enumerate(set(one_of.values()), queue_start[-1])}
         queue = {kind: queues[one] for kind, one in one_of.items()}
         queue_of.extend(map(queue.__getitem__, kinds))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from unbubble.action import KIND_AND_STAGE, KIND_MASK, Kind, pack
+from unbubble.action import KIND_AND_STAGE, KIND_MASK, I, Kind, W, pack
 from unbubble.costs import Costs
 from unbubble.packing import kernel
 from unbubble.packing.memory import Memory
@@ -184,12 +184,12 @@ def best(schedules: Iterable[Schedule], costs: Costs) -> Schedule:
 
 def without_weights(rows: Iterable["array[int]"]) -> list["array[int]"]:
     """The F and I of every row."""
-    return [array("q", [c for c in row if c & KIND_MASK != Kind.W]) for row in rows]
+    return [array("q", [c for c in row if c & KIND_MASK != W]) for row in rows]
 
 
 def weights_of(row: "array[int]") -> "array[int]":
     """The W of every I of an order, in the same order."""
-    return array("q", [c & ~KIND_MASK | Kind.W for c in row if c & KIND_MASK == Kind.I])
+    return array("q", [c - I + W for c in row if c & KIND_MASK == I])
 
 
 def _filled(typecode: str, length: int, value: int) -> "array[int]":

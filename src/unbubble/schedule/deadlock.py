@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, B, F, I, send_of, unpack
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.post import Post
-from unbubble.schedule.rules import positions
+from unbubble.schedule.post import Posts, messages
+from unbubble.schedule.rules import position_of, positions
 
 SENDS = ("blocking", "buffered", "batched")
 
@@ -28,56 +28,41 @@ class Blocked(NamedTuple):
     waits_for: str
 
 
-def blocked_actions(schedule: Schedule, posts: list[list[Post]], send: str) -> Iterator[Blocked]:
-    """The action at which each stuck rank waits, none if all come to their end; `posts` are the
-    schedule's (see `posts_of`), `send` one of SENDS."""
-    if any(posts):
-        return _blocked_posts(posts, send)
+def blocked_actions(
+    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]], send: str
+) -> Iterator[Blocked]:
+    """The action at which each stuck rank waits, none if all come to their end; `posts` and
+    `channels` are the schedule's (see `posts_of`), `send` one of SENDS."""
+    if channels:
+        return _blocked_posts(schedule, posts, channels, send)
     return _blocked_compute(schedule)
 
 
-def _group_ends(row: list[Post], batched: bool) -> list[int]:
+def _group_ends(posts: Posts, channels: list[tuple[int, int]], batched: bool) -> list[int]:
     """For every post of a rank the end of the group that is posted at once with it."""
-    ends = list(range(1, len(row) + 1))
+    ends = list(range(1, len(posts.places) + 1))
     if batched:
-        for i in range(len(row) - 2, -1, -1):
-            one, next_one = row[i], row[i + 1]
-            if one.peer == next_one.peer and one.position + 1 == next_one.position:
+        peers = [channels[side >> 1][1 - (side & 1)] for side in posts.sides]
+        for i in range(len(ends) - 2, -1, -1):
+            if peers[i] == peers[i + 1] and posts.places[i] + 1 == posts.places[i + 1]:
                 ends[i] = ends[i + 1]
     return ends
 
 
-def _sides(rows: list[list[Post]]) -> tuple[list[list[int]], int]:
-    """Every post as the side of a channel that it is on, and how many sides there are; a channel
-    is a pair of ranks in one direction, its sides are 2k (send) and 2k + 1."""
-    channels: dict[tuple[int, int], int] = {}
-    sides = []
-    for rank, row in enumerate(rows):
-        known: dict[tuple[int, bool], int] = {}
-        own = []
-        for post in row:
-            end = post.peer, post.code == post.message
-            side = known.get(end)
-            if side is None:
-                pair = (post.peer, rank) if end[1] else (rank, post.peer)
-                side = known[end] = 2 * channels.setdefault(pair, len(channels)) + end[1]
-            own.append(side)
-        sides.append(own)
-    return sides, 2 * len(channels)
-
-
-def _blocked_posts(rows: list[list[Post]], send: str) -> Iterator[Blocked]:
+def _blocked_posts(
+    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]], send: str
+) -> Iterator[Blocked]:
     """Each rank posts a group, and the next when all of the group have met their other ends."""
-    sides, count = _sides(rows)
-    group_ends = [_group_ends(row, send == "batched") for row in rows]
+    count = 2 * len(channels)
+    group_ends = [_group_ends(one, channels, send == "batched") for one in posts]
     buffered = send == "buffered"
     posted, met = [0] * count, [0] * count
     waits_for_side = [-1] * count
-    at, posted_until = [0] * len(rows), [0] * len(rows)
-    work = list(range(len(rows)))
+    at, posted_until = [0] * len(posts), [0] * len(posts)
+    work = list(range(len(posts)))
     while work:
         rank = work.pop()
-        own, i, until = sides[rank], at[rank], posted_until[rank]
+        own, i, until = posts[rank].sides, at[rank], posted_until[rank]
         while i < len(own):
             if i == until:
                 until = group_ends[rank][i]
@@ -93,12 +78,13 @@ def _blocked_posts(rows: list[list[Post]], send: str) -> Iterator[Blocked]:
             met[side] += 1
             i += 1
         at[rank], posted_until[rank] = i, until
-    for rank, row in enumerate(rows):
-        if at[rank] < len(row):
-            post = row[at[rank]]
-            receive = unpack(post.message)
-            other = receive if post.is_send else send_of(receive)
-            yield Blocked(rank, post.position, str(unpack(post.code)), str(other))
+    for rank, one in enumerate(posts):
+        if at[rank] < len(one.codes):
+            code = one.codes[at[rank]]
+            receive = unpack(*messages([code]))
+            other = receive if one.sides[at[rank]] & 1 == 0 else send_of(receive)
+            position = position_of(schedule.codes[rank], one.places[at[rank]])
+            yield Blocked(rank, position, str(unpack(code)), str(other))
 
 
 def _blocked_compute(schedule: Schedule) -> Iterator[Blocked]:

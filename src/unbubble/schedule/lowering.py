@@ -25,6 +25,7 @@ from heapq import heapify, heappop, heappush
 from unbubble.action import (
     COMPUTE,
     JOINED,
+    KIND_AND_STAGE,
     KIND_MASK,
     RECV_B,
     RECV_F,
@@ -36,15 +37,15 @@ from unbubble.action import (
     F,
     I,
     W,
+    pack,
     unpack,
 )
 from unbubble.errors import InputError
 from unbubble.schedule.order import Schedule
+from unbubble.schedule.placement import Placement
 
 RECEIVES = ("early", "just-in-time", "smart", "rendezvous")
 
-_STAGE = 1 << STAGE_SHIFT
-_PLAIN = ~(KIND_MASK | JOINED)
 _GUESS = {F: 10, I: 10, W: 10, B: 20}
 _GUESS_TRANSFER = 1
 """Times good enough to say what is sent while a rank is busy with what."""
@@ -76,49 +77,47 @@ def compute_only(schedule: Schedule) -> Schedule:
     return schedule.with_rows(rows)
 
 
-class _Routes:
-    """What an action needs and who takes its result, by the code's own arithmetic.
+class _Row:
+    """A rank's codes, and at each place what that action needs and who takes its result.
 
-    A tensor goes by the code of the action that takes it: F, or B for either kind of backward.
+    A tensor goes by the code of its receive, also where it stays on its rank; −1 is none.
     """
 
-    def __init__(self, schedule: Schedule):
-        placement = schedule.placement
-        stages = range(len(placement.rank_of))
-        self.next_rank = placement.next_rank
-        self.previous_rank = placement.previous_rank
-        self.first = [placement.is_first(s) for s in stages]
-        self.last = [placement.is_last(s) for s in stages]
-
-    def need(self, code: int) -> int:
-        """The tensor that an action waits for; −1: none."""
-        kind = code & KIND_MASK
-        stage = code >> STAGE_SHIFT & STAGE_MASK
-        if kind == F:
-            return -1 if self.first[stage] else code & _PLAIN
-        if kind <= I:  # B or I
-            return -1 if self.last[stage] else code & _PLAIN | B
-        return -1
-
-    def made(self, code: int) -> tuple[int, int]:
-        """The tensor that an action makes and the rank that it is sent to; −1: none, not sent."""
-        kind = code & KIND_MASK
-        stage = code >> STAGE_SHIFT & STAGE_MASK
-        if kind == F and not self.last[stage]:
-            return (code & _PLAIN) + _STAGE, self.next_rank[stage]
-        if B <= kind <= I and not self.first[stage]:
-            return (code & _PLAIN | B) - _STAGE, self.previous_rank[stage]
-        return -1, -1
+    def __init__(self, row: "array[int]", placement: Placement):
+        kinds = [*map(KIND_AND_STAGE.__and__, row)]
+        ways = {kind: _way(kind, placement) for kind in set(kinds)}
+        bare = [*map((~(KIND_AND_STAGE | JOINED)).__and__, row)]
+        own = list(zip(bare, map(ways.__getitem__, kinds), strict=True))
+        size = len(kinds)
+        self.codes = row.tolist()
+        self.needs = [base + way[0] if way[0] >= 0 else -1 for base, way in own]
+        self.makes = [base + way[1] if way[1] >= 0 else -1 for base, way in own]
+        self.sends = [base + way[2] if way[2] >= 0 else -1 for base, way in own]
+        self.to = [way[3] for _, way in own]  # the rank that the result is sent to
+        # behind each action, which as an overlapped pair takes two places
+        self.ends = list(range(1, size + 1))
+        if JOINED in map(JOINED.__and__, self.codes):
+            self.ends = [min(i + (2 if c & JOINED else 1), size) for i, c in enumerate(self.codes)]
 
 
-def _send(code: int) -> int:
-    """The send of an action's result."""
-    return code & _PLAIN | (SEND_F if code & KIND_MASK == F else SEND_B)
+def _way(kind_and_stage: int, placement: Placement) -> tuple[int, int, int, int]:
+    """The tensors that such an action needs and makes, its send, and the rank that this goes to."""
+    kind, stage = kind_and_stage & KIND_MASK, kind_and_stage >> STAGE_SHIFT
+    if kind == F:
+        need = -1 if placement.is_first(stage) else pack(RECV_F, stage)
+        made = -1 if placement.is_last(stage) else pack(RECV_F, stage + 1)
+        to, send = placement.next_rank[stage], pack(SEND_F, stage)
+    elif kind in (B, I):
+        need = -1 if placement.is_last(stage) else pack(RECV_B, stage)
+        made = -1 if placement.is_first(stage) else pack(RECV_B, stage - 1)
+        to, send = placement.previous_rank[stage], pack(SEND_B, stage)
+    else:
+        return -1, -1, -1, -1
+    return need, made, send if to >= 0 else -1, to
 
 
-def _receive(tensor: int) -> int:
-    """The receive of a tensor."""
-    return tensor & _PLAIN | (RECV_F if tensor & KIND_MASK == F else RECV_B)
+def _rows(schedule: Schedule) -> list[_Row]:
+    return [_Row(row, schedule.placement) for row in schedule.codes]
 
 
 def _early(schedule: Schedule) -> list["array[int]"]:
@@ -127,38 +126,36 @@ def _early(schedule: Schedule) -> list["array[int]"]:
     The order is that of PyTorch's `_add_send_recv`, which tries every rank in every round; here a
     rank that waits is woken by its input, so that the time is linear in the actions.
     """
-    routes = _Routes(schedule)
-    rows = [row.tolist() for row in schedule.codes]
+    rows = _rows(schedule)
     out = [array("q") for _ in rows]
     at = [0] * len(rows)
-    there: set[int] = set()
+    there = {-1}
     waits: dict[int, int] = {}
-    this_round = [rank for rank, row in enumerate(rows) if row]
+    this_round = [rank for rank, row in enumerate(rows) if row.codes]
     while this_round:
         next_round = []
         while this_round:
             rank = heappop(this_round)
-            row, i = rows[rank], at[rank]
-            parts = row[i : i + 2] if row[i] & JOINED else row[i : i + 1]
-            missing = [n for c in parts if (n := routes.need(c)) >= 0 and n not in there]
-            if missing:
-                waits[missing[0]] = rank
+            row, order, place = rows[rank], out[rank], at[rank]
+            needs, end = row.needs, row.ends[place]
+            lacks = needs[place] if needs[place] not in there else needs[end - 1]
+            if lacks not in there:
+                waits[lacks] = rank
                 continue
-            out[rank].extend(parts)
-            for code in parts:
-                tensor, to = routes.made(code)
-                if tensor < 0:
-                    continue
-                there.add(tensor)
-                if to >= 0:
-                    out[rank].append(_send(code))
-                    out[to].append(_receive(tensor))
-                if (woken := waits.pop(tensor, -1)) > rank:
-                    heappush(this_round, woken)
-                elif woken >= 0:
-                    next_round.append(woken)
-            at[rank] = i + len(parts)
-            if at[rank] < len(row):
+            at[rank] = end
+            order.extend(row.codes[place:end])
+            while place < end:
+                if (tensor := row.makes[place]) >= 0:
+                    there.add(tensor)
+                    if (to := row.to[place]) >= 0:
+                        order.append(row.sends[place])
+                        out[to].append(tensor)
+                    if (woken := waits.pop(tensor, -1)) > rank:
+                        heappush(this_round, woken)
+                    elif woken >= 0:
+                        next_round.append(woken)
+                place += 1
+            if end < len(needs):
                 next_round.append(rank)
         heapify(next_round)
         this_round = next_round
@@ -169,33 +166,31 @@ def _early(schedule: Schedule) -> list["array[int]"]:
 def _just_in_time(schedule: Schedule) -> list["array[int]"]:
     """Each receive right before its use; earlier ones of the same sender before it, as a pair of
     ranks takes its messages in the order in which they are sent."""
-    routes = _Routes(schedule)
+    rows = _rows(schedule)
     sent: dict[tuple[int, int], list[int]] = {}
     source: dict[int, int] = {}
-    for rank, row in enumerate(schedule.codes):
-        for code in row:
-            tensor, to = routes.made(code)
+    for rank, row in enumerate(rows):
+        for tensor, to in zip(row.makes, row.to, strict=True):
             if to >= 0:
                 sent.setdefault((rank, to), []).append(tensor)
                 source[tensor] = rank
     queues = {pair: iter(tensors) for pair, tensors in sent.items()}
     out = []
-    for rank, row in enumerate(schedule.codes):
+    for rank, row in enumerate(rows):
         order = array("q")
         received: set[int] = set()
         sends: list[int] = []
-        for i, code in enumerate(row):
-            parts = row[i : i + 2] if code & JOINED else (code,)
-            for need in map(routes.need, parts):
+        for place, code in enumerate(row.codes):
+            for need in row.needs[place : row.ends[place]]:
                 if need in source and need not in received:
                     for tensor in queues[source[need], rank]:
-                        order.append(_receive(tensor))
+                        order.append(tensor)
                         received.add(tensor)
                         if tensor == need:
                             break
             order.append(code)
-            if routes.made(code)[1] >= 0:
-                sends.append(_send(code))
+            if row.to[place] >= 0:
+                sends.append(row.sends[place])
             if not code & JOINED:
                 order.extend(sends)
                 sends.clear()
@@ -209,39 +204,38 @@ def _in_guessed_order(schedule: Schedule, transfer: int) -> list["array[int]"]:
     Of those at the same time a rank sends its own before it receives, whence gradients come
     first and then go down the stages, and activations up.
     """
-    routes = _Routes(schedule)
-    rows = [row.tolist() for row in schedule.codes]
+    rows = _rows(schedule)
     ends: list[list[int]] = [[] for _ in rows]  # of the actions that ran, by code
     arriving: list[list[tuple[int, int, int, int]]] = [[] for _ in rows]
-    there: dict[int, int] = {}
+    there = {-1: 0}
     waits: dict[int, int] = {}
     work = list(range(len(rows)))[::-1]
     while work:
         rank = work.pop()
         row, ended = rows[rank], ends[rank]
         now = ended[-1] if ended else 0
-        while (i := len(ended)) < len(row):
-            parts = row[i : i + 2] if row[i] & JOINED else row[i : i + 1]
-            needs = [n for n in map(routes.need, parts) if n >= 0]
+        while (i := len(ended)) < len(row.codes):
+            end = row.ends[i]
+            needs = row.needs[i:end]
             missing = [n for n in needs if n not in there]
             if missing:
                 waits[missing[0]] = rank
                 break
-            now = max([now, *(there[n] for n in needs)])
-            now += sum(_GUESS.get(c & KIND_MASK, 0) for c in parts)
-            for code in parts:
+            now = max(now, *map(there.__getitem__, needs))
+            now += sum(_GUESS.get(c & KIND_MASK, 0) for c in row.codes[i:end])
+            for place in range(i, end):
                 ended.append(now)
-                tensor, to = routes.made(code)
+                tensor, to = row.makes[place], row.to[place]
                 if tensor < 0:
                     continue
                 there[tensor] = now if to < 0 else now + transfer
                 if to >= 0:
-                    arriving[to].append((now, *_precedence(code), _receive(tensor)))
+                    arriving[to].append((now, *_precedence(row.codes[place]), tensor))
                 if tensor in waits:
                     work.append(waits.pop(tensor))
     _refuse_stuck(schedule, waits)
     return [
-        _merged(row, ended, sorted(receives), routes)
+        _merged(row, ended, sorted(receives))
         for row, ended, receives in zip(rows, ends, arriving, strict=True)
     ]
 
@@ -252,25 +246,20 @@ def _precedence(code: int) -> tuple[int, int]:
     return (1, -stage) if code & KIND_MASK == F else (0, stage)
 
 
-def _merged(
-    row: list[int],
-    ends: list[int],
-    receives: list[tuple[int, int, int, int]],
-    routes: _Routes,
-) -> "array[int]":
+def _merged(row: _Row, ends: list[int], receives: list[tuple[int, int, int, int]]) -> "array[int]":
     """A rank's order with its receives: each before the action during which its data are sent, and
     among the sends of that time in the order of all transfers."""
     order = array("q")
     queue = iter([*receives, (ends[-1] + 1 if ends else 0, 0, 0, -1)])
     upcoming = next(queue)
     sends: list[tuple[int, int, int, int]] = []
-    for code, end in zip(row, ends, strict=True):
+    for code, own, end in zip(row.codes, row.sends, ends, strict=True):
         while upcoming[0] < end:
             order.append(upcoming[3])
             upcoming = next(queue)
         order.append(code)
-        if routes.made(code)[1] >= 0:
-            sends.append((end, *_precedence(code), _send(code)))
+        if own >= 0:
+            sends.append((end, *_precedence(code), own))
         if not code & JOINED:
             for send in sorted(sends):
                 while upcoming < send:
@@ -285,7 +274,8 @@ def _refuse_stuck(schedule: Schedule, waits: dict[int, int]) -> None:
     """Raises InputError if any rank still waits for a tensor."""
     if waits:
         tensor, rank = next(iter(waits.items()))
+        takes = tensor & ~KIND_MASK | (F if tensor & KIND_MASK == RECV_F else B)
         raise InputError(
             f"{schedule.name or 'the schedule'} can never finish: rank {rank} waits for ever for "
-            f"the input of {unpack(tensor)}; `unbubble schedule check` names every fault"
+            f"the input of {unpack(takes)}; `unbubble schedule check` names every fault"
         )

@@ -1,9 +1,13 @@
-"""Post: one end of a tensor's way between two ranks, a send or a receive of the order."""
+"""Posts: the ends of the tensors' ways between ranks, the sends and receives of an order.
 
+A channel is a pair of ranks in one direction. Channel k has two *sides*: 2k sends, 2k + 1 receives.
+"""
+
+from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
 from unbubble.action import (
-    JOINED,
     KIND_AND_STAGE,
     KIND_MASK,
     RECV_B,
@@ -24,42 +28,44 @@ _TO_MESSAGE = {
 }
 
 
-class Post(NamedTuple):
-    """A send or receive at its position in a rank's order; `message` is the code of the receive,
-    the same for both ends, and `peer` the rank of the other end."""
+class Posts(NamedTuple):
+    """One rank's sends and receives in order, but for those that lead to no other rank: where each
+    stands in the rank's row of codes, its code and its side."""
 
-    position: int
-    code: int
-    message: int
-    peer: int
-
-    @property
-    def is_send(self) -> bool:
-        return self.code != self.message
+    places: list[int]
+    codes: list[int]
+    sides: list[int]
 
 
-def posts_of(schedule: Schedule) -> list[list[Post]]:
-    """Every rank's sends and receives in order, but for those that lead to no other rank."""
-    rows = []
-    for row in schedule.codes:
-        kinds = set(map(KIND_AND_STAGE.__and__, row))
-        ways = {kind: way for kind in kinds if (way := _way(kind, schedule.placement))}
-        posts = []
-        position = 0
-        for code in row:
-            if way := ways.get(code & KIND_AND_STAGE):
-                posts.append(Post(position, code, code + way[0], way[1]))
-            position += not code & JOINED
-        rows.append(posts)
-    return rows
+def posts_of(schedule: Schedule) -> tuple[list[Posts], list[tuple[int, int]]]:
+    """Every rank's posts; and each channel's sender and receiver."""
+    channels: dict[tuple[int, int], int] = {}
+    posts = []
+    for rank, row in enumerate(schedule.codes):
+        kinds = [*map(KIND_AND_STAGE.__and__, row)]
+        side_of = {}
+        for kind in set(kinds):
+            peer = _peer(kind, schedule.placement)
+            if peer >= 0:
+                receives = kind & KIND_MASK in (RECV_F, RECV_B)
+                channel = (peer, rank) if receives else (rank, peer)
+                side_of[kind] = 2 * channels.setdefault(channel, len(channels)) + receives
+        sides = [*map(side_of.get, kinds, repeat(-1))]
+        places = [place for place, side in enumerate(sides) if side >= 0]
+        codes = [*map(row.__getitem__, places)]
+        posts.append(Posts(places, codes, [*map(sides.__getitem__, places)]))
+    return posts, list(channels)
 
 
-def _way(kind_and_stage: int, placement: Placement) -> tuple[int, int] | None:
-    """From the code of such a send or receive to its message, and the peer; None where that is no
-    other rank, and for what is neither."""
+def messages(codes: Iterable[int]) -> list[int]:
+    """The codes of the receives that such sends meet, or that such receives are."""
+    return [code + _TO_MESSAGE[code & KIND_MASK] for code in codes]
+
+
+def _peer(kind_and_stage: int, placement: Placement) -> int:
+    """The rank at the other end of such a send or receive; −1: none, or it is neither."""
     kind, stage = kind_and_stage & KIND_MASK, kind_and_stage >> STAGE_SHIFT
     if kind not in _TO_MESSAGE:
-        return None
+        return -1
     ahead = kind in (SEND_F, RECV_B)
-    peer = (placement.next_rank if ahead else placement.previous_rank)[stage]
-    return (_TO_MESSAGE[kind], peer) if peer >= 0 else None
+    return (placement.next_rank if ahead else placement.previous_rank)[stage]

@@ -6,6 +6,7 @@ is missing stands where it was needed, else at the end of its row.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, NamedTuple
 
 from unbubble.action import (
@@ -30,7 +31,7 @@ from unbubble.action import (
     unpack,
 )
 from unbubble.schedule.order import Schedule
-from unbubble.schedule.post import Post
+from unbubble.schedule.post import Posts, messages
 
 if TYPE_CHECKING:
     from array import array
@@ -75,10 +76,13 @@ def faults_of_placement(
 
 
 def faults_of(
-    schedule: Schedule, posts: list[list[Post]], forward_only: bool = False
+    schedule: Schedule,
+    posts: list[Posts],
+    channels: list[tuple[int, int]],
+    forward_only: bool = False,
 ) -> Iterator[Fault]:
-    """Every fault of a schedule whose stages are where they should be, in no order; `posts`
-    are its own (see `posts_of`). With `forward_only` no backward is missed."""
+    """Every fault of a schedule whose stages are where they should be, in no order; `posts` and
+    `channels` are its own (see `posts_of`). With `forward_only` no backward is missed."""
     wheres = []
     for rank, row in enumerate(schedule.codes):
         where, again = _first_positions(row, schedule.flush)
@@ -88,12 +92,12 @@ def faults_of(
             first = where[code & ~JOINED]
             yield Fault(rank, position, str(action), f"it stands at position {first} already")
     expected = _microbatches(schedule, wheres)
-    kinds = {code & KIND_MASK for where in wheres for code in where}
+    kinds = set(map(KIND_MASK.__and__, chain.from_iterable(wheres)))
     comms = not kinds.isdisjoint(TRANSFER)
     for rank, where in enumerate(wheres):
         yield from _order_faults(rank, where, schedule, expected, comms)
         yield from _missing(rank, where, schedule, expected, forward_only)
-    yield from _message_faults(posts)
+    yield from _message_faults(schedule, posts, channels)
     if not kinds <= COMPUTE | TRANSFER:
         yield from _whole_stage_faults(schedule, kinds, expected)
 
@@ -106,6 +110,11 @@ def positions(row: "array[int]") -> Iterator[tuple[int, int]]:
         position += not code & JOINED
 
 
+def position_of(row: "array[int]", place: int) -> int:
+    """The position of the code at a place of a row."""
+    return place - sum(map(JOINED.__and__, row[:place])) // JOINED
+
+
 def _first_positions(
     row: "array[int]", flush: bool
 ) -> tuple[dict[int, int], list[tuple[int, int]]]:
@@ -114,16 +123,18 @@ def _first_positions(
     repeatable = (
         (Kind.UNSHARD, Kind.RESHARD) if flush else (Kind.UNSHARD, Kind.RESHARD, *_END_OF_STEP)
     )
-    where: dict[int, int] = {}
+    plains = [*map((~JOINED).__and__, row)]
+    joins = JOINED in map(JOINED.__and__, row)
+    where = dict(zip(plains, [at for at, _ in positions(row)] if joins else count(), strict=False))
     again = []
-    position = 0
-    for code in row:
-        plain = code & ~JOINED
-        if plain not in where:
-            where[plain] = position
-        elif plain & KIND_MASK not in repeatable:
-            again.append((position, code))
-        position += plain == code
+    if len(where) < len(plains):  # something stands there again
+        where = {}
+        for position, code in positions(row):
+            plain = code & ~JOINED
+            if plain not in where:
+                where[plain] = position
+            elif plain & KIND_MASK not in repeatable:
+                again.append((position, code))
     return where, again
 
 
@@ -137,16 +148,23 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
     seen: Counter[tuple[int, bool]] = Counter()
     belongs: Counter[tuple[int, int]] = Counter()
     for where in wheres:
-        for code in where:
-            kind = code & KIND_MASK
-            if kind <= I and not (kind == I and code - I + B in where):
-                stage = code >> STAGE_SHIFT & STAGE_MASK
-                seen[stage, kind == F] += 1
-                if copies > 1:
+        counts = Counter(map(KIND_AND_STAGE.__and__, where))
+        for column, number in counts.items():
+            kind, stage = column & KIND_MASK, column >> STAGE_SHIFT
+            if kind <= I:
+                seen[stage, kind == F] += number
+            if kind == I and column - I + B in counts:  # a backward in both forms counts once
+                both = (c for c in where if c & KIND_AND_STAGE == column and c - I + B in where)
+                seen[stage, False] -= sum(1 for _ in both)
+        if copies > 1:
+            for code in where:
+                kind = code & KIND_MASK
+                if kind <= I and not (kind == I and code - I + B in where):
+                    stage = code >> STAGE_SHIFT & STAGE_MASK
                     belongs[(code >> MICROBATCH_SHIFT) - 1, stage // stages] += 1
     votes: list[Counter[int]] = [Counter() for _ in range(copies)]
-    for (stage, _), count in seen.items():
-        votes[stage // stages][count] += 1
+    for (stage, _), number in seen.items():
+        votes[stage // stages][number] += 1
     total = max(1, sum(max((n, count) for count, n in v.items())[1] for v in votes if v))
     if copies == 1:
         return [range(total)]
@@ -264,8 +282,13 @@ def _missing(
     end = len(row) - sum(map(JOINED.__and__, row)) // JOINED
     split = any(code & KIND_MASK in (I, W) for code in where)
     for stage in placement.stages_of(rank):
+        first = pack(0, stage, 0)
         for microbatch in expected[stage // placement.num_stages]:
-            base = pack(0, stage, microbatch)
+            base = first + (microbatch << MICROBATCH_SHIFT)
+            if base + F in where and (
+                base + B in where or (base + I in where and base + W in where)
+            ):
+                continue
             lacks = [] if base + F in where else [F]
             if base + B not in where and not forward_only:
                 halves = split or base + I in where or base + W in where
@@ -275,27 +298,26 @@ def _missing(
                 yield Fault(rank, min(users, default=end), str(unpack(base + kind)), "missing")
 
 
-def _message_faults(posts: list[list[Post]]) -> Iterator[Fault]:
+def _message_faults(
+    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]]
+) -> Iterator[Fault]:
     """Pairs of ranks that receive in another order than is sent; the first such of each pair."""
-    sent: dict[tuple[int, int], list[int]] = {}
-    received: dict[tuple[int, int], dict[int, int]] = {}
-    for rank, row in enumerate(posts):
-        for position, code, message, peer in row:
-            if code != message:
-                sent.setdefault((rank, peer), []).append(message)
-            else:
-                received.setdefault((peer, rank), {}).setdefault(message, position)
-    for (source, rank), out in sent.items():
-        into = received.get((source, rank), {})
-        if out == list(into):
+    lists: list[list[int]] = [[] for _ in range(2 * len(channels))]
+    for one in posts:
+        for message, side in zip(messages(one.codes), one.sides, strict=True):
+            lists[side].append(message)
+    for channel, (source, rank) in enumerate(channels):
+        sent, received = lists[2 * channel : 2 * channel + 2]
+        if sent == received:
             continue
-        both = set(out) & into.keys()
-        first_out = (message for message in dict.fromkeys(out) if message in both)
-        first_in = (message for message in into if message in both)
-        for one, other in zip(first_out, first_in, strict=True):
-            if one != other:
-                why = f"rank {source} sends what {unpack(one)} receives before it"
-                yield Fault(rank, into[other], str(unpack(other)), why)
+        both = set(sent) & set(received)
+        first_out = (message for message in dict.fromkeys(sent) if message in both)
+        first_in = (message for message in dict.fromkeys(received) if message in both)
+        for out, into in zip(first_out, first_in, strict=True):
+            if out != into:
+                row = schedule.codes[rank]
+                why = f"rank {source} sends what {unpack(out)} receives before it"
+                yield Fault(rank, position_of(row, row.index(into)), str(unpack(into)), why)
                 break
 
 
