@@ -5,6 +5,7 @@ from itertools import islice
 
 import pytest
 
+from unbubble.action import JOINED
 from unbubble.costs import Costs
 from unbubble.errors import InputError
 from unbubble.families import family
@@ -117,3 +118,12 @@ def test_rendezvous_suits_transfers_that_hold_their_ranks():
         assert held <= simulate(lower(schedule), costs).makespan
         if name != "dualpipe-v":  # whose pairs are out of step with their neighbours
             assert held == simulate(schedule, even).makespan
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_half_a_pair_at_the_end_of_a_row_is_lowered_as_it_stands(receive):
+    """Rows of codes may end in a code that says "joined with the next": a place behind the row was
+    looked at."""
+    whole = Schedule.of([["0F0", "0B0"], ["1F0", "1B0"]])
+    half = whole.with_rows([row[:-1] + type(row)("q", [row[-1] | JOINED]) for row in whole.codes])
+    assert compute_only(lower(half, receive)) == half
