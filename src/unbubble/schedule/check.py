@@ -63,10 +63,10 @@ def check(schedule: Schedule, send: str = "blocking", *, forward_only: bool = Fa
     misplaced = _first(faults_of_placement(schedule.codes, rank_of))
     if misplaced:  # everything else depends on where the stages are
         return Report(faults=misplaced, deadlock=(), send=send)
-    posts, channels = posts_of(schedule)
+    posts = posts_of(schedule)
     return Report(
-        faults=_first(faults_of(schedule, posts, channels, forward_only)),
-        deadlock=tuple(blocked_actions(schedule, posts, channels, send)),
+        faults=_first(faults_of(schedule, posts, forward_only)),
+        deadlock=tuple(blocked_actions(schedule, posts, send)),
         send=send,
     )
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unbubble.action import JOINED, KIND_MASK, STAGE_MASK, STAGE_SHIFT, B, F, I, send_of, unpack
 from unbubble.schedule.order import Schedule
 from unbubble.schedule.post import Posts, messages
-from unbubble.schedule.rules import position_of, positions
+from unbubble.schedule.rules import position_of
 
 SENDS = ("blocking", "buffered", "batched")
 
@@ -28,41 +28,38 @@ class Blocked(NamedTuple):
     waits_for: str
 
 
-def blocked_actions(
-    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]], send: str
-) -> Iterator[Blocked]:
-    """The action at which each stuck rank waits, none if all come to their end; `posts` and
-    `channels` are the schedule's (see `posts_of`), `send` one of SENDS."""
-    if channels:
-        return _blocked_posts(schedule, posts, channels, send)
+def blocked_actions(schedule: Schedule, posts: Posts, send: str) -> Iterator[Blocked]:
+    """The action at which each stuck rank waits, none if all come to their end; `posts` are the
+    schedule's, `send` one of SENDS."""
+    if posts.channels:
+        return _blocked_posts(schedule, posts, send)
     return _blocked_compute(schedule)
 
 
-def _group_ends(posts: Posts, channels: list[tuple[int, int]], batched: bool) -> list[int]:
+def _group_ends(posts: Posts, rank: int, batched: bool) -> list[int]:
     """For every post of a rank the end of the group that is posted at once with it."""
-    ends = list(range(1, len(posts.places) + 1))
+    row = posts.rows[rank]
+    ends = list(range(1, len(row.places) + 1))
     if batched:
-        peers = [channels[side >> 1][1 - (side & 1)] for side in posts.sides]
+        peers = [posts.channels[side >> 1][1 - (side & 1)] for side in row.sides]
         for i in range(len(ends) - 2, -1, -1):
-            if peers[i] == peers[i + 1] and posts.places[i] + 1 == posts.places[i + 1]:
+            if peers[i] == peers[i + 1] and row.places[i] + 1 == row.places[i + 1]:
                 ends[i] = ends[i + 1]
     return ends
 
 
-def _blocked_posts(
-    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]], send: str
-) -> Iterator[Blocked]:
+def _blocked_posts(schedule: Schedule, posts: Posts, send: str) -> Iterator[Blocked]:
     """Each rank posts a group, and the next when all of the group have met their other ends."""
-    count = 2 * len(channels)
-    group_ends = [_group_ends(one, channels, send == "batched") for one in posts]
+    rows, count = posts.rows, 2 * len(posts.channels)
+    group_ends = [_group_ends(posts, rank, send == "batched") for rank in range(len(rows))]
     buffered = send == "buffered"
     posted, met = [0] * count, [0] * count
     waits_for_side = [-1] * count
-    at, posted_until = [0] * len(posts), [0] * len(posts)
-    work = list(range(len(posts)))
+    at, posted_until = [0] * len(rows), [0] * len(rows)
+    work = list(range(len(rows)))
     while work:
         rank = work.pop()
-        own, i, until = posts[rank].sides, at[rank], posted_until[rank]
+        own, i, until = rows[rank].sides, at[rank], posted_until[rank]
         while i < len(own):
             if i == until:
                 until = group_ends[rank][i]
@@ -78,12 +75,12 @@ def _blocked_posts(
             met[side] += 1
             i += 1
         at[rank], posted_until[rank] = i, until
-    for rank, one in enumerate(posts):
-        if at[rank] < len(one.codes):
-            code = one.codes[at[rank]]
+    for rank, (row, i) in enumerate(zip(rows, at, strict=True)):
+        if i < len(row.codes):
+            code = row.codes[i]
             receive = unpack(*messages([code]))
-            other = receive if one.sides[at[rank]] & 1 == 0 else send_of(receive)
-            position = position_of(schedule.codes[rank], one.places[at[rank]])
+            other = receive if row.sides[i] & 1 == 0 else send_of(receive)
+            position = position_of(schedule.codes[rank], row.places[i])
             yield Blocked(rank, position, str(unpack(code)), str(other))
 
 
@@ -125,7 +122,7 @@ def _blocked_compute(schedule: Schedule) -> Iterator[Blocked]:
                 work += waits.pop(made, ())
             at[rank] = stop
     for rank, wanted in sorted(stuck.items()):
-        position = next(p for p, _ in islice(positions(schedule.codes[rank]), at[rank], None))
+        position = position_of(schedule.codes[rank], at[rank])
         action = next(islice(schedule.actions(rank), position, None))
         yield Blocked(rank, position, str(action), _maker(schedule, wanted))
 

@@ -129,7 +129,7 @@ def _early(schedule: Schedule) -> list["array[int]"]:
     rows = _rows(schedule)
     out = [array("q") for _ in rows]
     at = [0] * len(rows)
-    there = {-1}
+    there = {-1}  # what needs nothing finds it there
     waits: dict[int, int] = {}
     this_round = [rank for rank, row in enumerate(rows) if row.codes]
     while this_round:
@@ -207,7 +207,7 @@ def _in_guessed_order(schedule: Schedule, transfer: int) -> list["array[int]"]:
     rows = _rows(schedule)
     ends: list[list[int]] = [[] for _ in rows]  # of the actions that ran, by code
     arriving: list[list[tuple[int, int, int, int]]] = [[] for _ in rows]
-    there = {-1: 0}
+    there = {-1: 0}  # what needs nothing finds it there at once
     waits: dict[int, int] = {}
     work = list(range(len(rows)))[::-1]
     while work:

@@ -28,7 +28,7 @@ _TO_MESSAGE = {
 }
 
 
-class Posts(NamedTuple):
+class RankPosts(NamedTuple):
     """One rank's sends and receives in order, but for those that lead to no other rank: where each
     stands in the rank's row of codes, its code and its side."""
 
@@ -37,10 +37,17 @@ class Posts(NamedTuple):
     sides: list[int]
 
 
-def posts_of(schedule: Schedule) -> tuple[list[Posts], list[tuple[int, int]]]:
-    """Every rank's posts; and each channel's sender and receiver."""
+class Posts(NamedTuple):
+    """Every rank's posts, and each channel's sending and receiving rank."""
+
+    rows: list[RankPosts]
+    channels: list[tuple[int, int]]
+
+
+def posts_of(schedule: Schedule) -> Posts:
+    """A schedule's posts."""
     channels: dict[tuple[int, int], int] = {}
-    posts = []
+    rows = []
     for rank, row in enumerate(schedule.codes):
         kinds = [*map(KIND_AND_STAGE.__and__, row)]
         side_of = {}
@@ -53,8 +60,8 @@ def posts_of(schedule: Schedule) -> tuple[list[Posts], list[tuple[int, int]]]:
         sides = [*map(side_of.get, kinds, repeat(-1))]
         places = [place for place, side in enumerate(sides) if side >= 0]
         codes = [*map(row.__getitem__, places)]
-        posts.append(Posts(places, codes, [*map(sides.__getitem__, places)]))
-    return posts, list(channels)
+        rows.append(RankPosts(places, codes, [*map(sides.__getitem__, places)]))
+    return Posts(rows, list(channels))
 
 
 def messages(codes: Iterable[int]) -> list[int]:

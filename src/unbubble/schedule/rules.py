@@ -75,14 +75,9 @@ def faults_of_placement(
             yield Fault(rank, position, str(unpack(code)), why)
 
 
-def faults_of(
-    schedule: Schedule,
-    posts: list[Posts],
-    channels: list[tuple[int, int]],
-    forward_only: bool = False,
-) -> Iterator[Fault]:
-    """Every fault of a schedule whose stages are where they should be, in no order; `posts` and
-    `channels` are its own (see `posts_of`). With `forward_only` no backward is missed."""
+def faults_of(schedule: Schedule, posts: Posts, forward_only: bool = False) -> Iterator[Fault]:
+    """Every fault of a schedule whose stages are where they should be, in no order; `posts` are
+    its own. With `forward_only` no backward is missed."""
     wheres = []
     for rank, row in enumerate(schedule.codes):
         where, again = _first_positions(row, schedule.flush)
@@ -97,7 +92,7 @@ def faults_of(
     for rank, where in enumerate(wheres):
         yield from _order_faults(rank, where, schedule, expected, comms)
         yield from _missing(rank, where, schedule, expected, forward_only)
-    yield from _message_faults(schedule, posts, channels)
+    yield from _message_faults(schedule, posts)
     if not kinds <= COMPUTE | TRANSFER:
         yield from _whole_stage_faults(schedule, kinds, expected)
 
@@ -148,18 +143,18 @@ def _microbatches(schedule: Schedule, wheres: list[dict[int, int]]) -> list[Coll
     seen: Counter[tuple[int, bool]] = Counter()
     belongs: Counter[tuple[int, int]] = Counter()
     for where in wheres:
-        counts = Counter(map(KIND_AND_STAGE.__and__, where))
-        for column, number in counts.items():
-            kind, stage = column & KIND_MASK, column >> STAGE_SHIFT
-            if kind <= I:
-                seen[stage, kind == F] += number
-            if kind == I and column - I + B in counts:  # a backward in both forms counts once
-                both = (c for c in where if c & KIND_AND_STAGE == column and c - I + B in where)
-                seen[stage, False] -= sum(1 for _ in both)
+        once: Collection[int] = where
+        columns = Counter(map(KIND_AND_STAGE.__and__, once))
+        if any(column & KIND_MASK == I and column - I + B in columns for column in columns):
+            # a backward that stands there in both forms counts once
+            once = [c for c in where if c & KIND_MASK != I or c - I + B not in where]
+            columns = Counter(map(KIND_AND_STAGE.__and__, once))
+        for column, number in columns.items():
+            if (kind := column & KIND_MASK) <= I:
+                seen[column >> STAGE_SHIFT, kind == F] += number
         if copies > 1:
-            for code in where:
-                kind = code & KIND_MASK
-                if kind <= I and not (kind == I and code - I + B in where):
+            for code in once:
+                if code & KIND_MASK <= I:
                     stage = code >> STAGE_SHIFT & STAGE_MASK
                     belongs[(code >> MICROBATCH_SHIFT) - 1, stage // stages] += 1
     votes: list[Counter[int]] = [Counter() for _ in range(copies)]
@@ -279,7 +274,7 @@ def _missing(
     """The forwards and backwards that a rank's stages should run and do not."""
     placement = schedule.placement
     row = schedule.codes[rank]
-    end = len(row) - sum(map(JOINED.__and__, row)) // JOINED
+    end = position_of(row, len(row))
     split = any(code & KIND_MASK in (I, W) for code in where)
     for stage in placement.stages_of(rank):
         first = pack(0, stage, 0)
@@ -298,15 +293,13 @@ def _missing(
                 yield Fault(rank, min(users, default=end), str(unpack(base + kind)), "missing")
 
 
-def _message_faults(
-    schedule: Schedule, posts: list[Posts], channels: list[tuple[int, int]]
-) -> Iterator[Fault]:
+def _message_faults(schedule: Schedule, posts: Posts) -> Iterator[Fault]:
     """Pairs of ranks that receive in another order than is sent; the first such of each pair."""
-    lists: list[list[int]] = [[] for _ in range(2 * len(channels))]
-    for one in posts:
-        for message, side in zip(messages(one.codes), one.sides, strict=True):
+    lists: list[list[int]] = [[] for _ in range(2 * len(posts.channels))]
+    for row in posts.rows:
+        for message, side in zip(messages(row.codes), row.sides, strict=True):
             lists[side].append(message)
-    for channel, (source, rank) in enumerate(channels):
+    for channel, (source, rank) in enumerate(posts.channels):
         sent, received = lists[2 * channel : 2 * channel + 2]
         if sent == received:
             continue
@@ -315,9 +308,10 @@ def _message_faults(
         first_in = (message for message in dict.fromkeys(received) if message in both)
         for out, into in zip(first_out, first_in, strict=True):
             if out != into:
-                row = schedule.codes[rank]
+                codes = schedule.codes[rank]
+                position = position_of(codes, codes.index(into))
                 why = f"rank {source} sends what {unpack(out)} receives before it"
-                yield Fault(rank, position_of(row, row.index(into)), str(unpack(into)), why)
+                yield Fault(rank, position, str(unpack(into)), why)
                 break
 
 
